@@ -305,6 +305,15 @@ def draw_readme_chart(
     draw_chart(files, write, metric)
 
 
+@app.command("house")
+@report_errors
+def measure_code() -> None:
+    """Count what the package consists of, and where tests reach into it."""
+    from benchmarks.house import measure_house, render_house
+
+    typer.echo(render_house(measure_house()))
+
+
 # Speed
 
 

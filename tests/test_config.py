@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from crabpath_retrievers import Settings
+from crabpath_retrievers import Knobs, Rule, Settings
+from crabpath_retrievers.ab import TrialSettings
 from crabpath_retrievers.config import (
     AutotuneSettings,
     HealthSettings,
@@ -19,10 +20,7 @@ from crabpath_retrievers.config import (
     LinkSettings,
     TierSettings,
 )
-from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.config.base import ValidatedSettings
-from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.config.outcome_policy import Rule
 from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.errors import InvalidInputError
 

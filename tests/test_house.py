@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.house import measure_house
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("crabpath_retrievers", "adapters")
 PARTICIPLES = frozenset(
@@ -18,6 +20,8 @@ PARTICIPLES = frozenset(
 NO_PARTICIPLES = frozenset({"embed", "string", "ranking"})
 # Each host's retriever has the name that its users expect, and each migration Alembic's.
 SEVERAL = frozenset({"CrabPathRetriever", "upgrade"})
+INTERNAL_MODULES = 131  # that tests import
+MOST_SEAMS = 10
 ABSENT_TEXTS = re.compile(r"\bdocuments? 00[0-4]\b|\b00[0-4] §|\bdesign §")
 
 
@@ -80,6 +84,15 @@ def test_the_architecture_page_names_what_exists():
     assert len(steps) > 20
     missing = [(name, path) for name, path in steps if not _defines(ROOT / path, name)]
     assert missing == []
+
+
+def test_tests_reach_the_product_by_few_doors():
+    """What is private they touch in ``tests/seams.py`` alone; the other numbers may only fall."""
+    house = measure_house()
+    assert house.private_files == ()
+    assert len(house.internal_modules) <= INTERNAL_MODULES
+    seams = ast.parse((ROOT / "tests" / "seams.py").read_text(encoding="utf-8")).body
+    assert sum(isinstance(node, ast.FunctionDef) for node in seams) <= MOST_SEAMS
 
 
 def _defines(path: Path, name: str) -> bool:

@@ -17,6 +17,7 @@ from crabpath_retrievers import (
     NotFoundError,
 )
 from crabpath_retrievers.errors import StoreUnavailableError
+from tests.seams import get_engine
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 PAGES = [
@@ -111,7 +112,7 @@ def test_listing_reads_as_much_as_it_returns(memory, monkeypatch):
     """Whatever the corpus holds: every statement has a limit, or ids, and an index to go by."""
     memory.retrieve("Page?")
     store, plans = memory.store, []
-    engine = store._reader
+    engine = get_engine(store, reads=True)
 
     @sa.event.listens_for(engine, "before_cursor_execute")
     def explain(_connection, cursor, statement, parameters, *_):

@@ -19,6 +19,7 @@ from crabpath_retrievers import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.vectors.base import VectorIndex
+from tests.seams import get_engine
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = [Document(f"Passage number {n}.", id=f"d{n}") for n in range(5)]
@@ -204,4 +205,4 @@ def test_failing_to_release_one_part_releases_the_others(tmp_path):
     memory = CrabPath.open(tmp_path, embeddings=PLAIN, vectors=Stuck())
     with pytest.raises(StoreError, match="stuck"):
         memory.close()
-    assert memory.store._engine.pool.checkedin() == 0
+    assert get_engine(memory.store).pool.checkedin() == 0

@@ -148,11 +148,11 @@ def _run_order(pair: PairedLearners, variant: str, noise: float, seed: int) -> O
     failures = "experience all" in VARIANTS[variant]
     return OrderResult(
         [pair.score_pass_in_order(one)[METRIC] for one in done],
-        _count_supporting(learner.signals, true, failures=failures),
+        count_supporting(learner.signals, true, failures=failures),
     )
 
 
-def _count_supporting(
+def count_supporting(
     signals: Sequence[SimulatedFeedback], true: Sequence[Sequence[float]], *, failures: bool
 ) -> list[tuple[int, int]]:
     """Turns by pass that count in favour of documents, and how many are true successes."""

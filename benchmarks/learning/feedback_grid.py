@@ -87,10 +87,11 @@ def _mean_over_orders(orders: Sequence[PerQuery]) -> PerQuery:
 def _compare_scores(
     pair: PairedLearners, own: PerQuery, frozen: PerQuery
 ) -> dict[str, dict[str, Any]]:
-    return {name: _compare_metric(own[name], frozen[name]) for name in pair.metrics}
+    return {name: compare_metric(own[name], frozen[name]) for name in pair.metrics}
 
 
-def _compare_metric(own: Sequence[float], frozen: Sequence[float]) -> dict[str, Any]:
+def compare_metric(own: Sequence[float], frozen: Sequence[float]) -> dict[str, Any]:
+    """Compare a metric of one stream with that of the frozen memory, question by question."""
     found = compare_paired(own, frozen)
     ci95 = found["ci95"]
     return {

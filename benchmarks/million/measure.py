@@ -80,22 +80,26 @@ def measure_million(
     yield "| database | figure | large | 5,000 | ratio |"
     yield "|---|---|---|---|---|"
     for database in databases:
-        opened = _open_sqlite() if database == "sqlite" else _open_postgres()
+        opened = open_sqlite() if database == "sqlite" else open_postgres()
         with opened as (large, small):
-            seconds = [_create(place, Corpus(n)) for place, n in ((large, nodes), (small, BATCH))]
+            seconds = [
+                create_store(place, Corpus(n)) for place, n in ((large, nodes), (small, BATCH))
+            ]
             yield f"| {database} | filled, s | {seconds[0]:.0f} | {seconds[1]:.1f} | |"
             for line in _measure_apart(large, small, nodes):
                 yield f"| {database} | {line}"
 
 
 @contextmanager
-def _open_sqlite() -> Iterator[tuple[str, str]]:
+def open_sqlite() -> Iterator[tuple[str, str]]:
+    """Find places for a large store and a small one, in a temporary folder."""
     with TemporaryDirectory(prefix="crabpath-million-") as folder:
         yield str(Path(folder) / "large"), str(Path(folder) / "small")
 
 
 @contextmanager
-def _open_postgres() -> Iterator[tuple[str, str]]:
+def open_postgres() -> Iterator[tuple[str, str]]:
+    """Find places for a large store and a small one, in schemas of a new server."""
     import psycopg
 
     with ExitStack() as stack:
@@ -107,7 +111,7 @@ def _open_postgres() -> Iterator[tuple[str, str]]:
         yield large, small
 
 
-def _create(place: str, corpus: Corpus) -> float:
+def create_store(place: str, corpus: Corpus) -> float:
     """Create a store and fill it; returns the seconds that this took."""
     begun = time.perf_counter()
     index = KnownHits()
@@ -128,7 +132,8 @@ def _measure_apart(large: str, small: str, nodes: int) -> list[str]:
     return found
 
 
-def _open(place: str, questions: Sequence[Question]) -> CrabPath:
+def open_store(place: str, questions: Sequence[Question]) -> CrabPath:
+    """Open a memory over a filled store, which knows the hits of the questions."""
     return CrabPath.open(
         place, vectors=KnownHits(questions), embeddings=Hashed(DIMENSIONS), create=False
     )
@@ -166,14 +171,14 @@ def _measure_both(large: str, small: str, nodes: int) -> list[str]:
     with CrabPath.open(embeddings=Hashed(DIMENSIONS), vectors=KnownHits()) as warm:
         warm.retrieve("Nothing?", vector=Hashed(DIMENSIONS).embed_query("Nothing?"))
     before = _read_memory()
-    seconds, memory = time_call(partial(_open, large, all_of["large"]))
+    seconds, memory = time_call(partial(open_store, large, all_of["large"]))
     for question in (*asked["large"]["again"], *asked["large"]["taught"]):
         _ask(memory, "cold", question)
     _teach(memory, asked["large"]["taught"])
     for question in asked["large"]["taught"]:
         _ask(memory, "learned", question)
     peak = _read_memory()
-    with memory, _open(small, all_of["small"]) as other:
+    with memory, open_store(small, all_of["small"]) as other:
         for question in (*asked["small"]["again"], *asked["small"]["taught"]):
             _ask(other, "cold", question)
         _teach(other, asked["small"]["taught"])

@@ -3,8 +3,8 @@
 import pytest
 from ab_turns import turn_of
 
-from crabpath_retrievers.core.changes import KeepFeedback
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers import Feedback
+from tests.seams import make_change
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def ask(store):
             store.record(turn)
             store.flush()
             if outcome is not None:
-                store.apply([KeepFeedback(Feedback(turn.id, outcome))])
+                store.apply([make_change("KeepFeedback", Feedback(turn.id, outcome))])
             ids.append(turn.id)
         return ids
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from crabpath_retrievers.ab import TrialSettings
 from crabpath_retrievers.ab.comparison import (
     Comparison,
     decide_verdict,
@@ -22,9 +23,8 @@ from crabpath_retrievers.ab.state import (
     make_arm_namespace,
     require_trial_name,
 )
-from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.query import session_of
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.integration import session_of
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ import pytest
 from ab_turns import SMALL, turn_of
 from tables import read_journal
 
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.ab import Trial, TrialSettings
-from crabpath_retrievers.core.changes import ForgetNamespace, KeepFeedback, SetFrozen
-from crabpath_retrievers.core.changes.maintenance import KeepTrial
-from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
+from tests.seams import make_change
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_few_turns_prove_nothing(trial, ask):
 def test_metrics_by_hand(trial, ask, store):
     """Rates, lags, first corrections, latency and fallbacks of five turns."""
     first = ask(trial, "s1", [None, 1.0, None], arm="treatment")
-    store.apply([KeepFeedback(Feedback(first[0], -1.0))])  # two turns later
+    store.apply([make_change("KeepFeedback", Feedback(first[0], -1.0))])  # two turns later
     ask(trial, "s2", [1.0], arm="treatment")
     label = trial.options("ann", "s2", arm="treatment")
     store.record(turn_of(**label, llm_calls=4, llm_failures=1, guardrails=("x",)))
@@ -65,21 +64,21 @@ def test_known_bad_is_avoided_or_not(trial, store):
         store.record(turn)
         store.flush()
         if query == "How?":
-            store.apply([KeepFeedback(Feedback(turn.id, -1.0, used=("b",)))])
+            store.apply([make_change("KeepFeedback", Feedback(turn.id, -1.0, used=("b",)))])
     found = trial.report().treatment
     assert (found.known_bad, found.known_bad_avoided) == (2, 0.5)
 
 
 def test_which_feedback_counts(trial, store, ask):
     """Without a turn it is about the last one, frozen or not; a person has the last word."""
-    store.apply([SetFrozen("ann", frozen=True)])
+    store.apply([make_change("SetFrozen", "ann", frozen=True)])
     _, turn = ask(trial, "s", [None, None], arm="control")
     for feedback, counts in (
         (Feedback(None, -1.0, namespace="ann"), (1, 1)),
         (Feedback(turn, 1.0, source="harvested"), (1, 1)),
         (Feedback(turn, 1.0), (0, 1)),
     ):
-        store.apply([KeepFeedback(feedback)])
+        store.apply([make_change("KeepFeedback", feedback)])
         found = trial.report().control
         assert (found.corrected, found.judged) == counts
 
@@ -111,7 +110,7 @@ def test_a_namespace_pair_is_enough(store):
 
 
 @pytest.mark.both_databases
-def test_the_fail_rule_rolls_back(trial, ask):
+def test_the_fail_rule_rolls_back(trial, ask, store):
     """Twice in a row; then every session goes to the control, in every process, for good."""
     treated = next(f"s{n}" for n in range(99) if trial.arm(f"s{n}") == "treatment")
     for end in (1, 2):
@@ -122,13 +121,13 @@ def test_the_fail_rule_rolls_back(trial, ask):
         assert trial.status == ("running" if end == 1 else "rolled_back")
     assert trial.arm(treated) == "control"
     assert trial.options("ann", treated) == {"namespace": "ann", "session": treated}
-    again = Trial.open(trial._store, "t")
+    again = Trial.open(store, "t")
     assert again.namespace("ann", treated) == "ann"
     assert again.report().verdict == "roll back"
     assert again.checkpoint() is None
     with pytest.raises(InvalidInputError, match="cannot be promoted"):
         again.promote()
-    journal = [row for row in read_journal(trial._store) if row["change"] == "trial"]
+    journal = [row for row in read_journal(store) if row["change"] == "trial"]
     assert [row["payload"]["state"]["status"] for row in journal][:2] == ["rolled_back", "running"]
 
 
@@ -168,7 +167,7 @@ def test_what_comes_after_the_end_does_not_count(trial, ask, store):
     (turn,) = ask(trial, "s", [None], arm="control")
     trial.roll_back("too slow")
     store.record(turn_of("ann", arm="t:control"))
-    store.apply([KeepFeedback(Feedback(turn, -1.0))])
+    store.apply([make_change("KeepFeedback", Feedback(turn, -1.0))])
     report = trial.report()
     assert (report.control.turns, report.control.corrected) == (1, 1)
     assert report.reason == "the trial has ended: too slow"
@@ -188,20 +187,20 @@ def test_what_comes_after_the_end_does_not_count(trial, ask, store):
     ],
     ids=["share", "settings", "name", "arm"],
 )
-def test_what_a_trial_is_not_is_refused(trial, call, error, says):
+def test_what_a_trial_is_not_is_refused(trial, store, call, error, says):
     with pytest.raises(error, match=says):
-        call(trial._store, "t")
+        call(store, "t")
 
 
 @pytest.mark.both_databases
 def test_whoever_read_an_old_state_changes_nothing(trial, store):
     """A checkpoint of one process cannot wipe out the rollback of another."""
-    old = trial._text
+    old = store.trials.state("t")
     Trial.open(store, "t").roll_back()
     with pytest.raises(ConflictError, match="changed by somebody else"):
-        store.apply([KeepTrial("t", old, old)])
+        store.apply([make_change("KeepTrial", "t", old, old)])
     with pytest.raises(ConflictError):
-        store.apply([KeepTrial("t", None, old)])
+        store.apply([make_change("KeepTrial", "t", None, old)])
     assert trial.refresh().status == "rolled_back"
 
 
@@ -226,5 +225,10 @@ def test_many_begin_at_once(store):
 def test_forgetting_a_user_empties_the_trial(trial, ask, store):
     ask(trial, "s", [1.0], arm="control")
     ask(trial, "s", [1.0], arm="treatment")
-    store.apply([ForgetNamespace(namespace) for namespace in trial.namespaces("ann").values()])
+    store.apply(
+        [
+            make_change("ForgetNamespace", namespace)
+            for namespace in trial.namespaces("ann").values()
+        ]
+    )
     assert trial.report().control.turns + trial.report().treatment.turns == 0

@@ -10,9 +10,9 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import Bag
 
-from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers import CrabPath, HealthReport, Settings
 from crabpath_retrievers.config import HealthSettings
-from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
+from crabpath_retrievers.maintenance.health.report import Metric
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ HEALTH = HealthSettings(
 
 
 def opened_at(place: Path, *, index: InMemoryVectorStore | None = None, **settings) -> CrabPath:
-    """A memory of these pages; with an ``index`` the pages are there already."""
+    """A memory of these pages, which an ``index`` that is not empty has already."""
     words, given = Bag(), Settings(**{"health": HEALTH, **settings})
     vectors = index or InMemoryVectorStore(words)
     memory = CrabPath.open(str(place), embeddings=words, vectors=vectors, settings=given)
-    if index is None:
+    if not vectors.store:
         memory.add_documents(PAGES, split=False, progress=None)
     return memory
 
@@ -73,9 +73,9 @@ def grow(tmp_path_factory) -> Callable[..., Callable[..., CrabPath]]:
 
     def grow(live: Callable[[CrabPath], None], **settings) -> Callable[..., CrabPath]:
         place: Path = tmp_path_factory.mktemp("grown")
-        with opened_at(place / "memory", **settings) as memory:
+        index = InMemoryVectorStore(Bag())
+        with opened_at(place / "memory", index=index, **settings) as memory:
             live(memory)
-            index = memory.index._store
 
         def open_copy(**changed) -> CrabPath:
             copy = tmp_path_factory.mktemp("copy") / "memory"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from crabpath_retrievers import Settings
+from crabpath_retrievers import Knobs, Settings
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
-from crabpath_retrievers.config.autotune import KNOBS, Knobs
 from crabpath_retrievers.config.health import PAPER
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
@@ -180,7 +179,7 @@ def test_a_past_that_cannot_be_read_is_forgotten(text):
 
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("direction", [-1, 1])
-@pytest.mark.parametrize("knob", KNOBS)
+@pytest.mark.parametrize("knob", Knobs.model_fields)
 def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
     rules = AutotuneSettings.preset(preset)
     low, high = rules.rails[knob]

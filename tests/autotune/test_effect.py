@@ -6,16 +6,17 @@ import math
 import pytest
 import sqlalchemy as sa
 import tables as s
+from langchain_core.vectorstores import InMemoryVectorStore
+from maintained import Bag
 from typer.testing import CliRunner
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.config.settings import _parse_or_ignore
-from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.core.changes.maintenance import SetKnobs
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
+from tests.seams import make_change
 
 
 def together(memory, number, namespace="ann"):
@@ -53,9 +54,9 @@ def test_the_learner_reads_them(open_memory_anywhere):
 def test_the_walk_and_health_read_them(open_memory):
     with open_memory() as memory:
         keys = memory.store.learned.keys(["a1", "b9"])
-        delta = WeightDelta(keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
+        delta = make_change("WeightDelta", keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
         for name in ("ann", "bob"):
-            memory.store.apply([AdjustWeights(name, (delta,))])
+            memory.store.apply([make_change("AdjustWeights", name, (delta,))])
         memory.maintenance.set_knobs("ann", reflex=0.9)
 
         def reflexes(name):
@@ -97,7 +98,9 @@ def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere
         assert before_row["knobs"] is None
         assert json.loads(after_row["knobs"]) == {"half_life": 100.0}
         with pytest.raises(ConflictError, match="met another change"):
-            memory.store.apply([SetKnobs("2", "ann", '{"half_life": 200}', None, before)])
+            memory.store.apply(
+                [make_change("SetKnobs", "2", "ann", '{"half_life": 200}', None, before)]
+            )
         assert memory.maintenance.knobs("ann").half_life == 100.0
 
 
@@ -106,7 +109,7 @@ def test_damaged_knobs(open_memory, text, caplog):
     """Who asks for them is told the way out; answers and lessons go on without them."""
     _parse_or_ignore.cache_clear()  # it warns once of each
     with open_memory() as memory:
-        memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
+        memory.store.apply([make_change("SetKnobs", "1", "ann", text, None, (None, None))])
         with pytest.raises(StoreError, match="tune reset"):
             memory.maintenance.knobs("ann")
         together(memory, 1)
@@ -118,9 +121,9 @@ def test_damaged_knobs(open_memory, text, caplog):
 
 def test_narrower_rails_later_leave_what_stands(open_memory):
     """A knob that was set before is used; it is turned back only step by step."""
-    with open_memory() as memory:
+    index = InMemoryVectorStore(Bag())
+    with open_memory(index=index) as memory:
         memory.maintenance.set_knobs("ann", half_life=100)
-        index = memory.index._store
     narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
     with open_memory(index=index, autotune=narrow) as memory:
         assert memory.maintenance.knobs("ann").half_life == 100.0

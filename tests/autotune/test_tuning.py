@@ -6,11 +6,11 @@ import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
-from crabpath_retrievers.core.changes import AdvanceClock
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.maintenance.autotune import Autotuner
 from crabpath_retrievers.maintenance.health.measure import project_dormant_share
+from tests.seams import make_change
 
 TOPICS = 14
 AUTOTUNE = AutotuneSettings(enabled=True)
@@ -49,7 +49,7 @@ def open_well(grow):
 def let_all_fade(memory):
     """Somebody sets the half-life to 20, and much is learned."""
     memory.maintenance.set_knobs("ann", half_life=20)
-    memory.store.apply([AdvanceClock("ann", exponent=9.0)])
+    memory.store.apply([make_change("AdvanceClock", "ann", exponent=9.0)])
     memory.retrieve("question1", namespace="ann")
 
 

@@ -21,11 +21,11 @@ def test_no_call_fails_and_nothing_is_lost():
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_a_store_that_was_filled_in_bulk_is_whole(database):
     """It has every node and edge, and a query reads texts, words, names and edges of it."""
-    opened = measure._open_sqlite if database == "sqlite" else measure._open_postgres
+    opened = measure.open_sqlite if database == "sqlite" else measure.open_postgres
     corpus = Corpus(BATCH)
     with opened() as (place, _):
-        measure._create(place, corpus)
-        with measure._open(place, corpus.questions(20, 0)) as memory:
+        measure.create_store(place, corpus)
+        with measure.open_store(place, corpus.questions(20, 0)) as memory:
             facts = memory.info()
             assert facts["nodes"] == BATCH + 1
             assert sum(facts["edges"].values()) > 0.99 * BATCH * DEGREE

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.commands import app
 from benchmarks.region_quality import cluster_kmeans, describe_partition, measure_quality
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.regions.hubs import Regions
+from tests.seams import get_services
 
 DIRECTIONS = 6
 
@@ -57,7 +57,7 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
     """Six directions, more hubs than that: members of a region are alike."""
     with CrabPath.open(embeddings=Directions()) as memory:
         memory.add_documents(make_pages(300), split=False, progress=None)
-        hubs = Regions(memory.store, memory.settings.region).hubs(1)
+        hubs = get_services(memory).regions.hubs(1)
         found = measure_quality(memory.store, hubs)
     own, best, chance = (found[name]["to_others"] for name in ("hash", "kmeans", "random"))
     assert chance < 0.5 * own

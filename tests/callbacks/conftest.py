@@ -7,8 +7,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 from passages import read_passages
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever
-from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
+from crabpath_retrievers import CrabPath, CrabPathRetriever, OutcomePolicy, Rule
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
-from crabpath_retrievers.callbacks import OutcomePolicy
+from crabpath_retrievers import OutcomePolicy
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
-from crabpath_retrievers.config.outcome_policy import EventKind
-from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
+from crabpath_retrievers.integration import EventKind, parse_output
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."
@@ -53,7 +52,7 @@ class Plain:
     ],
 )
 def test_the_answer_is_found(output):
-    assert parse_output(output) == ParsedOutput(TEXT)
+    assert parse_output(output) == (TEXT, ())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_what_is_no_answer_is_not_taken_for_one(output):
 )
 def test_citations_are_found(field, cited):
     """Ids, places and sources; whole documents are what was given, not what was used."""
-    assert parse_output({"answer": TEXT, **field}) == ParsedOutput(TEXT, cited)
+    assert parse_output({"answer": TEXT, **field}) == (TEXT, cited)
 
 
 NAMES = (("a", "notes.md"), ("b", "notes.md", "The sky"), ("c", "https://x.org/c"))

@@ -23,6 +23,7 @@ from langchain_core.runnables import (
 )
 
 from crabpath_retrievers.callbacks import AsyncCrabPathCallbackHandler, CrabPathCallbackHandler
+from tests.seams import count_open_runs
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 QUESTIONS = [QUESTION, "Who was Ed Wood?", "What is Doctor Strange?"]
@@ -217,7 +218,7 @@ async def test_a_cancelled_run_does_not_count(retriever, either, recorded):
 async def wait_until_closed(handler):
     """LangChain closes what is below a run behind it."""
     for _ in range(100):
-        if not len(handler._listener.runs):
+        if not count_open_runs(handler):
             return
         await asyncio.sleep(0.02)
     pytest.fail("a run stays open")
@@ -226,11 +227,12 @@ async def wait_until_closed(handler):
 @pytest.mark.parametrize(("limit", "most"), [({"most_runs": 3}, 6), ({"keep_seconds": 1e-9}, 2)])
 def test_runs_that_never_end_are_forgotten(retriever, limit, most):
     """Streams that are neither read nor closed take a bounded place."""
-    runs = CrabPathCallbackHandler(retriever, **limit)._listener.runs
-    for number in range(50):
-        runs.start(f"root {number}", None, None, "question")
-        runs.start(f"child {number}", f"root {number}", None, "question")
-    assert len(runs) <= most
+    handler = CrabPathCallbackHandler(retriever, **limit)
+    for _ in range(50):
+        root = uuid.uuid4()
+        handler.on_chain_start({}, QUESTION, run_id=root)
+        handler.on_chain_start({}, QUESTION, run_id=uuid.uuid4(), parent_run_id=root)
+    assert 0 < count_open_runs(handler) <= most
 
 
 def test_threads_do_not_mix_up_their_turns(retriever, handler, recorded):
@@ -250,7 +252,7 @@ def test_threads_do_not_mix_up_their_turns(retriever, handler, recorded):
         ids = [receipt.feedback_id.rsplit(":", 1)[1] for receipt in receipts]
         assert {turns.get(turn_id).query for turn_id in ids} == {question}
     assert len(set(recorded.turns)) == 24
-    assert len(handler._listener.runs) == 0
+    assert count_open_runs(handler) == 0
 
 
 async def test_an_event_loop_is_not_blocked(retriever, either, recorded):
@@ -260,4 +262,4 @@ async def test_an_event_loop_is_not_blocked(retriever, either, recorded):
         asked = [chain.ainvoke(QUESTIONS[n % 3], {"callbacks": [either]}) for n in range(8)]
         assert len(await asyncio.gather(*asked)) == 8
     assert recorded.statuses == ["applied"] * 18
-    assert len(either._listener.runs) == 0
+    assert count_open_runs(either) == 0

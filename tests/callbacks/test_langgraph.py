@@ -11,6 +11,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
+from tests.seams import count_open_runs
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 
@@ -72,7 +73,7 @@ def test_a_resumed_run_is_tied_to_what_its_thread_retrieved_last(
     app.invoke({"question": "Who was Ed Wood?"}, config(silent, "ours"))
     state = app.invoke({"question": QUESTION}, config(silent, "ours"))
     app.invoke({"question": QUESTION}, config(silent, "theirs"))
-    assert (recorded, len(silent._listener.runs)) == ([], 0)
+    assert (recorded, count_open_runs(silent)) == ([], 0)
     app.invoke(Command(resume="yes"), config(silent, "ours"))
     assert (recorded.turns, recorded.statuses) == ([turn_of(state)], ["applied"])
     assert retriever.memory.explain(recorded.turns[0]).turn.query == QUESTION

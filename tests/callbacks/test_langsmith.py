@@ -12,10 +12,9 @@ from langsmith.utils import get_env_var
 from langsmith_server import API_KEY, LangSmithServer
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
-from crabpath_retrievers.callbacks.langsmith.pull import PullReport, pull
-from crabpath_retrievers.callbacks.langsmith.push import LangSmithPush
+from crabpath_retrievers import CrabPathRetriever, OutcomePolicy, Rule
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler
+from crabpath_retrievers.callbacks.langsmith import LangSmithPush, PullReport, pull
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, ServiceError
 

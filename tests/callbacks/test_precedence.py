@@ -8,10 +8,15 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from crabpath_retrievers import InvalidInputError, NotFoundError
-from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
+from crabpath_retrievers import (
+    CrabPathRetriever,
+    InvalidInputError,
+    NotFoundError,
+    OutcomePolicy,
+    Rule,
+)
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.retriever import CrabPathRetriever
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 EVENT = "crabpath_feedback"
@@ -166,11 +171,6 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, 
         (lambda h: h.score(None, run_id="r"), InvalidInputError, "must have correction"),
         (lambda h: h.score(1, run_id="r", sorce="x"), InvalidInputError, "a mapping with some"),
         (lambda _: CrabPathCallbackHandler("memory"), InvalidInputError, "its memory, not str"),
-        (
-            lambda h: CrabPathCallbackHandler(h._listener.memory, most_runs=0),
-            InvalidInputError,
-            "keep at least 1 run",
-        ),
         (lambda _: Rule(2.0, "human"), InvalidInputError, "must be a number of at least -1"),
         (lambda _: Rule(1.0, "me"), InvalidInputError, "one of human, .*not 'me'"),
     ],
@@ -178,6 +178,11 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, 
 def test_bad_input_gets_a_sentence(handler, call, error, sentence):
     with pytest.raises(error, match=sentence):
         call(handler)
+
+
+def test_a_handler_keeps_a_run(retriever):
+    with pytest.raises(InvalidInputError, match="keep at least 1 run"):
+        CrabPathCallbackHandler(retriever, most_runs=0)
 
 
 @pytest.mark.parametrize(

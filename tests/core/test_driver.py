@@ -8,15 +8,15 @@ import time
 
 import pytest
 
-from crabpath_retrievers.core.driver import (
+from crabpath_retrievers.core.driver import look_again, wrap_blocking
+from crabpath_retrievers.core.time_limit import run_with_timeout
+from crabpath_retrievers.integration import (
     arun,
-    look_again,
+    arun_with_timeout,
     perform,
     perform_sync_or_async,
     run,
-    wrap_blocking,
 )
-from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 
 
 def add_up(*functions):

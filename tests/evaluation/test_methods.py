@@ -7,9 +7,6 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus
-from crabpath_retrievers.evaluation.methods.dense import open_dense
-from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
-from crabpath_retrievers.evaluation.methods.lexical import open_lexical
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
@@ -39,14 +36,14 @@ def test_dense_is_exact_cosine_search(corpus, question, cached):
     _, vector = question
     cosines = np.stack([to_unit_vector(v) for v in cached.embed_documents(corpus.texts())]) @ vector
     expected = [corpus.chunks[i].document for i in np.argsort(-cosines, kind="stable")[:20]]
-    with open_dense(corpus) as rank:
+    with METHODS["dense"](corpus) as rank:
         assert [found.document for found in rank(*question, 20)] == expected
 
 
 def test_lexical_finds_shared_words_only(cached):
     """Of three, two share a word with the question, the rarer word wins."""
     corpus = of(cached, a="the sky is blue", b="the grass is green", c="green apples, green pears")
-    with open_lexical(corpus) as rank:
+    with METHODS["lexical"](corpus) as rank:
         assert documents(rank, "Pears, green?") == ["c", "b"]
         assert documents(rank, "nothing of it") == []
         assert documents(rank, "?!") == []
@@ -57,10 +54,10 @@ def test_hybrid_adds_reciprocal_ranks(cached):
     corpus = of(cached, a="a green apple", b="green", c="the apple tree", d="quantum physics")
     asked = ("green apple", to_unit_vector(cached.embed_query("green apple")), 4)
     scores = Counter()
-    for method in (open_dense, open_lexical):
+    for method in (METHODS["dense"], METHODS["lexical"]):
         with method(corpus) as rank:
             scores.update({f.document: 1 / (60 + n) for n, f in enumerate(rank(*asked), start=1)})
-    with open_hybrid(corpus) as rank:
+    with METHODS["hybrid"](corpus) as rank:
         assert [found.document for found in rank(*asked)] == [d for d, _ in scores.most_common()]
 
 

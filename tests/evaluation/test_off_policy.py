@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.config.settings import RankSettings
+from crabpath_retrievers.config import RankSettings, Settings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.streams.off_policy import LoggedTurn, estimate_greedy_uses
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule

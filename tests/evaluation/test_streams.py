@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
     CrabPathLearner,

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.cli.main import app
+from crabpath_retrievers.cli import app
 from crabpath_retrievers.maintenance.doctor import Finding, examine
 
 pytestmark = pytest.mark.slow
@@ -156,8 +156,8 @@ def test_an_embedded_index(place, name):
     with CrabPath.open(place, embeddings=PLAIN) as memory:
         assert memory.index.count() == MANY
         assert memory.retrieve("Passage 77", k=1).documents[0].node.id == "d77"
-        assert memory._services.notes._collections.of(1).count() == 1
-        assert memory._services.episodes._collections.of(1).count() == 1
+        assert memory.index.beside("notes-1").count() == 1
+        assert memory.index.beside("episodes-1").count() == 1
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ import math
 
 import pytest
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS, OURS, PAPER
 from crabpath_retrievers.core.graph import Authority, StoredWeight, Tier
 from crabpath_retrievers.maintenance.health.report import (
     EdgeTally,
     HealthMeasurements,
-    HealthReport,
     assess_health,
     count_edges,
 )

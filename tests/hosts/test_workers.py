@@ -22,7 +22,7 @@ from served import running
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath, CrabPathRetriever, ForkedError, InvalidInputError
 from crabpath_retrievers.client import CrabPathRetriever as ServedRetriever
-from crabpath_retrievers.maintenance.doctor.run import examine
+from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.server import create_app
 
 ROOT = Path(__file__).parents[2]

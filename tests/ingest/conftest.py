@@ -11,12 +11,13 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from tables import edges, nodes
 
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.text import tokenise
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import _PROBE, _RELATED, _UNRELATED
+from tests.seams import get_collection
 
 
 class HashedWords(Embeddings):
@@ -102,7 +103,7 @@ def contents() -> Callable[[CrabPath], dict[str, str]]:
     def read(memory: CrabPath) -> dict[str, str]:
         catalog, index = memory.store.catalog, memory.index
         ids = catalog.all_ids()
-        indexed = index.rows if isinstance(index, DictIndex) else index._collection.get()["ids"]
+        indexed = index.rows if isinstance(index, DictIndex) else get_collection(index).get()["ids"]
         assert sorted(indexed) == sorted(ids)
         assert not catalog.has_unfinished_ingest()
         return {i: node.content for i, node in catalog.documents(ids).items()}

@@ -20,6 +20,7 @@ from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
+from tests.seams import get_engine
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 PAGES = [
@@ -202,7 +203,7 @@ def test_statements_per_document_do_not_grow_with_the_corpus(memory):
     text = "Ed Wood was a film by Tim Burton, and so was the one about Scott Derrickson."
     new = Document(text, id="new", metadata={"title": "Scott Derrickson"})
     statements = []
-    for engine in (memory.store._engine, memory.store._reader):
+    for engine in (get_engine(memory.store), get_engine(memory.store, reads=True)):
         sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     counts = []
     for part in documents[:20], documents[20:]:

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.core.text import is_blank, prepend_title
+from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
@@ -20,6 +20,7 @@ from crabpath_retrievers.ingest.chunking import (
     make_title,
     to_json_safe,
 )
+from crabpath_retrievers.integration import is_blank
 
 CHUNKING = Chunking(IngestSettings(chunk_size=80, chunk_overlap=0))
 SECTIONS = [

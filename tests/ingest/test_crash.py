@@ -12,9 +12,8 @@ import pytest
 from langchain_core.documents import Document
 from passages import read_rows
 
-from crabpath_retrievers import Feedback, Settings
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.crabpath import CrabPath
 
 # Several chunks a document, several batches.
 SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch_size=16))

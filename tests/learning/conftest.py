@@ -14,17 +14,17 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers import CrabPath, Settings, Turn
 from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
 from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,
     SeedRecord,
-    Turn,
     WalkStep,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from tests.seams import get_services
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 QUESTION = "Which fruit is red?"
@@ -101,7 +101,7 @@ def read_learned(memory: CrabPath, namespace: str) -> dict[str, dict]:
             query = sa.select(*columns).where(table.c.namespace == clock.key)
             found[table.name] = dict(_split(row) for row in connection.execute(query))
     mind = NamespaceModel.from_json(
-        memory.store.learned.get_state(namespace).model, memory._services.history.prior
+        memory.store.learned.get_state(namespace).model, get_services(memory).history.prior
     )
     found["mean"] = {(): mind.posterior.mean.tolist()}
     found["precision"] = {(): mind.posterior.precision.ravel().tolist()}
@@ -252,8 +252,8 @@ def index_vectors() -> Callable[[CrabPath], None]:
     """Moves vectors of notes and episodes into their side collections, where there are any."""
 
     def move(memory: CrabPath) -> None:
-        memory._services.notes.catch_up()
-        memory._services.episodes.catch_up()
+        get_services(memory).notes.catch_up()
+        get_services(memory).episodes.catch_up()
 
     return move
 

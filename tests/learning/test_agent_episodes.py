@@ -8,9 +8,8 @@ import sqlalchemy as sa
 import tables as s
 
 from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.graph import EdgeKind
+from tests.seams import get_services, make_change
 
 
 def read_counts(memory, namespace):
@@ -35,7 +34,7 @@ def count_rows(memory):
 @pytest.fixture
 def hubs(atlas):
     """Ids of the hubs of level 1; each lies in its own region."""
-    return atlas._services.regions.hubs(1).ids
+    return get_services(atlas).regions.hubs(1).ids
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_an_episode_by_hand(atlas, namespace, hubs):
         one for one in atlas.store.regions.get_all_transitions(namespace, 1) if not one.level
     ]
     assert set(everywhere) == {
-        TransitionCount(0, 0, task, action, 0, 1.0, 0.75, *ends)
+        make_change("TransitionCount", 0, 0, task, action, 0, 1.0, 0.75, *ends)
         for task in ("", "keep")
         for action, ends in (("", (0.0, 0.0)), ("find", (0.0, 0.0)), ("take", (1.0, 0.75)))
     }
@@ -98,8 +97,8 @@ def test_default_actions(atlas, namespace):
 
     def learn(*states, moved=None):
         if moved:
-            delta = WeightDelta(keys["d5"], keys["d9"], *moved)
-            atlas.store.apply([AdjustWeights(namespace, (delta,), "x")])
+            delta = make_change("WeightDelta", keys["d5"], keys["d9"], *moved)
+            atlas.store.apply([make_change("AdjustWeights", namespace, (delta,), "x")])
         atlas.regions.learn_episode(states, reward=1.0, namespace=namespace)
         return {action for _, action, *_ in read_counts(atlas, namespace)} - {""}
 

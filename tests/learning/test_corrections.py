@@ -3,15 +3,14 @@
 import minilm
 import pytest
 import sqlalchemy as sa
-from tables import namespaces, nodes, turns
+from tables import contents, namespaces, nodes, notes, turns
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.storage.write.notes import delete_notes
-from crabpath_retrievers.storage.write.transaction import Transaction
+from tests.seams import get_engine
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -140,7 +139,7 @@ def test_one_correction_goes_with_a_document(memory, host):
 def test_maintenance_keeps_what_a_correction_is_about(memory, host):
     """However much of the weight of its edge has decayed; other faded weights go."""
     note = memory.correct(RIGHT, wrong=["a"], query="Apples?")
-    with memory.store._engine.begin() as connection:
+    with get_engine(memory.store).begin() as connection:
         connection.execute(sa.update(namespaces).values(exponent=50.0))
     memory.maintenance.run()
     assert note in host.found("Apples?", k=3)
@@ -211,7 +210,7 @@ def test_without_an_embedder_no_feedback_is_lost(memory, monkeypatch, caplog):
     assert "no embedder today" in caplog.text
     (note,) = memory.store.notes.get_unindexed()
     assert float(note.vector @ memory.embedder.query(QUESTION)) == pytest.approx(1, abs=0.01)
-    with memory.store._engine.begin() as connection:
+    with get_engine(memory.store).begin() as connection:
         connection.execute(sa.update(turns).values(embedding=None))
     receipt = StandaloneLearner(memory.store).record(Feedback(turns_[1], -1.0, correction="No."))
     assert (receipt.status, memory.info()["notes"]) == ("applied", 1)
@@ -246,9 +245,10 @@ def test_the_note_of_a_correction_goes(memory, host, index_vectors):
     assert count_questions(memory) == 0
     clock = memory.store.walk.get_clock("default")
     assert clock.notes == 0
-    if memory._services.notes._collections.available:
-        for side in (memory._services.notes._collections, memory._services.episodes._collections):
-            assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
+    if memory.index.has_collections:
+        for side in ("notes", "episodes"):
+            beside = memory.index.beside(f"{side}-{clock.key}")
+            assert beside.search(memory.embedder.query(RIGHT), 9) == []
 
 
 def test_undone_beside_the_process_that_has_the_index(memory, host, index_vectors):
@@ -327,8 +327,11 @@ def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, host, 
     if forgotten:
         memory.forget(ids=["x"])
     else:
-        with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
-            delete_notes(Transaction(connection, memory.store._fulltext), nodes.c.id == "x")
+        with get_engine(memory.store).begin() as connection:  # as maintenance does: no forgetting
+            key = sa.select(nodes.c.key).where(nodes.c.id == "x").scalar_subquery()
+            for table in (contents, notes):
+                connection.execute(table.delete().where(table.c.node == key))
+            connection.execute(nodes.delete().where(nodes.c.id == "x"))
         memory.teach("Plums are ripe.", id="x", namespace="ann")
     memory.namespaces.restore(kept)
     texts = {

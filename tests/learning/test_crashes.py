@@ -1,6 +1,7 @@
 """No crash and no damaged row loses feedback that was acknowledged, or stops any other."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -16,9 +17,9 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback, StoreError
 from crabpath_retrievers.learning import queue
-from crabpath_retrievers.learning.queue import FeedbackQueue
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage import GraphStore
+from tests.seams import get_engine, get_services
 
 CHILD = Path(__file__).parents[1] / "stubs" / "serving_child.py"
 LEARN_COMMAND = [sys.executable, "-m", "crabpath_retrievers.cli", "learn"]
@@ -37,7 +38,9 @@ def serve(location, tmp_path, open_memory):
 
     def start(apply, step):
         command = [sys.executable, str(CHILD), location, str(tmp_path / "vectors"), apply, step]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1))
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        pipe = {"stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+        started.append(subprocess.Popen(command, env={**os.environ, **path}, **pipe))
         return started[-1]
 
     yield start
@@ -61,7 +64,7 @@ def check_learned_once(host, ids):
     assert (tally["waiting"], tally["refused"]) == (0, 0)
     assert host.learned() == tally["applied"]
     assert host.usage()["a"] == (tally["applied"], 0.0)
-    host.memory._services.recorder._episodes.catch_up()
+    get_services(host.memory).episodes.catch_up()
     namespace = host.memory.store.walk.get_clock("default").key
     episodes = host.memory.store.learned.latest_episodes(namespace, 1000)
     assert host.memory.index.beside(f"episodes-{namespace}").count() == len(episodes) > 0
@@ -125,7 +128,7 @@ def test_only_what_nobody_was_promised_waits_for_the_next_sync(memory, host):
     """Keeping feedback, its undo, documents and notes sync; turn and lesson wait for the next."""
     levels = []
 
-    @sa.event.listens_for(memory.store._engine, "commit")
+    @sa.event.listens_for(get_engine(memory.store), "commit")
     def _note(connection: sa.Connection) -> None:
         level = connection.connection.dbapi_connection.execute("PRAGMA synchronous")
         levels.append({1: "late", 2: "synced"}[level.fetchone()[0]])
@@ -154,7 +157,7 @@ def test_a_lesson_that_was_lost_is_learned_again(memory, host, location, tmp_pat
     saved, turn = tmp_path / "saved", host.ask()
     memory.store.flush()
 
-    @sa.event.listens_for(memory.store._engine, "begin")
+    @sa.event.listens_for(get_engine(memory.store), "begin")
     def _save(_connection: sa.Connection) -> None:
         # The files as they stand between keeping the feedback and learning from it.
         shutil.copytree(location, saved, dirs_exist_ok=True)
@@ -168,7 +171,7 @@ def test_a_lesson_that_was_lost_is_learned_again(memory, host, location, tmp_pat
 
 def damage(memory, table: sa.Table, **values) -> None:
     """Overwrite columns of every row of a table, as no change of this program would."""
-    with memory.store._engine.begin() as connection:
+    with get_engine(memory.store).begin() as connection:
         connection.execute(table.update().values(**values))
 
 
@@ -218,7 +221,7 @@ def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
     with open_memory() as memory:
         assert host_of(memory).ask()
     with open_memory() as memory:
-        with memory.store._engine.begin() as connection:
+        with get_engine(memory.store).begin() as connection:
             key = sa.select(s.nodes.c.key).where(s.nodes.c.id == "a").scalar_subquery()
             broken = s.contents.update().where(s.contents.c.node == key)
             connection.execute(broken.values(metadata="no JSON"))
@@ -231,15 +234,17 @@ def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
         assert sentence in caplog.text
 
 
-def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host, monkeypatch):
+def test_feedback_that_another_process_applies_meanwhile_is_applied(
+    memory, open_memory, host, monkeypatch
+):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
-    other = FeedbackQueue(memory.store, memory._services.recorder.queue._learner)
+    other = open_memory()
     assign = queue.assign_feedback
 
     def assign_late(store, settings, stored):
         """Credit feedback that another process has applied by now."""
         monkeypatch.undo()
-        other.learn(stored)
+        assert other.learning.learn_waiting().applied == 1
         return assign(store, settings, stored)
 
     monkeypatch.setattr(queue, "assign_feedback", assign_late)

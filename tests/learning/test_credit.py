@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.core.baseline import Baseline, advantage
-from crabpath_retrievers.core.feedback import Credit, Feedback
+from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.reliability import (
     PASSES,
     USES,

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
-from crabpath_retrievers.core.changes.learned import EdgeUpdate
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Tier
 from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_use
@@ -15,6 +14,7 @@ from crabpath_retrievers.learning.rules.inhibition import (
     MIN_INHIBITION,
     update_inhibition,
 )
+from tests.seams import make_change
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
 HABITUAL = TierSettings().habitual
@@ -88,8 +88,10 @@ def test_what_changes_nothing(returned, outcome, documents):
         Credit(1.0, documents={"a": 1.0, "b": 0.0}),
         Credit(1.0, 0.0, {"a": 1.0, "b": 1.0}),
     ):
-        assert learn(credit, {AB: 0.1}, {("c", "d", "co_used"): 9.0, PAIR: 9.0}) == EdgeUpdate()
-        assert infer(turn, credit, existing={AB: 0.5}) == EdgeUpdate()
+        assert learn(credit, {AB: 0.1}, {("c", "d", "co_used"): 9.0, PAIR: 9.0}) == make_change(
+            "EdgeUpdate"
+        )
+        assert infer(turn, credit, existing={AB: 0.5}) == make_change("EdgeUpdate")
     # Where none of its company is there, the turn is about something else.
     found = infer(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
     assert all(delta.delta == 0 for delta in found.deltas)
@@ -205,17 +207,21 @@ def test_the_entry_is_blamed(turn_of, routes, seeds, expected):
     turn = turn_of(returned=routes, seeds=seeds)
     blamed = Credit(-1.0, documents={"d": -1.0, "t": -1.0})
     found = update_inhibition(turn, blamed, {}, {}, BLAMING)
-    assert found == EdgeUpdate((), dict.fromkeys(expected, 1.0))
+    assert found == make_change("EdgeUpdate", (), dict.fromkeys(expected, 1.0))
 
 
 def test_only_returned_documents_with_known_blame_are_blamed(routed):
     """A failed answer does not say which of its documents misled."""
     for documents in ({}, {"d": 0.0}, {"elsewhere": -1.0}):
         credit = Credit(-1.0, documents=documents)
-        assert update_inhibition(routed, credit, {}, {EDGE: 9.0}, BLAMING) == EdgeUpdate()
+        assert update_inhibition(routed, credit, {}, {EDGE: 9.0}, BLAMING) == make_change(
+            "EdgeUpdate"
+        )
     weightless = replace(BAD, weight=0.0)
-    assert update_inhibition(routed, weightless, {}, {EDGE: 9.0}, BLAMING) == EdgeUpdate()
-    assert update_inhibition(routed, GOOD, {}, {}, BLAMING) == EdgeUpdate()
+    assert update_inhibition(routed, weightless, {}, {EDGE: 9.0}, BLAMING) == make_change(
+        "EdgeUpdate"
+    )
+    assert update_inhibition(routed, GOOD, {}, {}, BLAMING) == make_change("EdgeUpdate")
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), max_size=30))

@@ -9,6 +9,7 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.storage import GraphStore
+from tests.seams import get_services
 
 ASKED = "How do I get my money back after a broken order?"
 PARAPHRASE = "My order is broken, how do I get the money back?"
@@ -182,7 +183,7 @@ def test_the_ranker_learns_from_what_was_not_returned(open_pages, state_of):
         for name, relevant in (("told", ["c", "a"]), ("untold", [])):
             turn, shown = ask(memory, "What stands above the Grass?", 1, name)
             said = Feedback(turn, 1.0, relevant=relevant)
-            _, added = memory._services.retrieval.rank_stated(said)
+            _, added = get_services(memory).retrieval.rank_stated(said)
             memory.record(said)
             means[name] = np.array(state_of(memory, name)["mean"][()])
             if relevant:

@@ -3,8 +3,7 @@
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_retrievers import Feedback, NotFoundError
-from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers import Feedback, NotFoundError, Receipt
 
 pytestmark = pytest.mark.both_databases
 QUESTION = "How are hotfixes deployed?"

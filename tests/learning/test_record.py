@@ -21,13 +21,11 @@ from crabpath_retrievers import (
     Settings,
     StoreError,
     StoreUnavailableError,
+    Turn,
 )
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
 from crabpath_retrievers.core.text import QueryInformation
-from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning import recorder
-from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.learning.recorder import BackgroundWorker
+from crabpath_retrievers.integration import BackgroundWorker
 from crabpath_retrievers.learning.standalone import (
     StandaloneLearner,
     parse_settings,
@@ -36,6 +34,7 @@ from crabpath_retrievers.learning.standalone import (
 )
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery
 from crabpath_retrievers.storage import GraphStore
+from tests.seams import finish_learning, get_services, index_at_once
 
 PASSED = (0.0, 1.0)
 
@@ -161,12 +160,15 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
     memory, host, monkeypatch, caplog, error, then
 ):
     """It waits, with a note, for a program that can; what a store missed comes with the next."""
+    apply = memory.store.apply
 
-    def fail(*_arguments):
-        raise error
+    def fail(changes):
+        if any(type(change).__name__ == "ConsumeFeedback" for change in changes):
+            raise error
+        return apply(changes)
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
-        broken.setattr(FeedbackLearner, "learn", fail)
+        broken.setattr(memory.store, "apply", fail)
         receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="first"))
     assert receipt.status == "waiting"
     assert "odd" in receipt.note
@@ -188,7 +190,7 @@ def test_many_records_from_eight_threads(open_memory, host_of, apply):
             receipts = list(pool.map(lambda job: job[1].record(job[0]), list(work)))
         for one in (memory, other):  # one that met too many others is applied with the next
             one.learning.learn_waiting()
-            one._services.recorder._worker.drain()
+            finish_learning(one)
         expected = {"waiting"} if apply == "background" else {"applied", "waiting"}
         assert {receipt.status for receipt in receipts} <= {"applied", *expected}
         assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 50, "refused": 0}
@@ -231,7 +233,7 @@ async def test_feedback_about_unknown_turns_takes_no_thread_from_questions(memor
 
 
 @pytest.mark.parametrize("apply", ["inline", "background", "external"])
-async def test_arecord_does_not_block(open_memory, host_of, apply):
+async def test_arecord_does_not_block(open_memory, host_of, monkeypatch, apply):
     """Neither of the memory nor of the retriever, whoever learns, also many at once."""
     memory = await asyncio.to_thread(open_memory, apply=apply)
     retriever = CrabPathRetriever(memory=memory)
@@ -245,10 +247,12 @@ async def test_arecord_does_not_block(open_memory, host_of, apply):
         assert {receipt.status for receipt in receipts} == {expected}
         assert (await memory.aio.record(Feedback("nope", 1.0))).status != "applied"
         # The feedback after which a look for new episodes is due hands it to a thread.
-        memory._services.recorder._checked_at -= 1
-        before = memory._services.recorder._checked_at
-        await memory.aio.record(Feedback("nope", 1.0))
-        assert memory._services.recorder._checked_at > before
+        woken, wake = [], BackgroundWorker.wake
+        monkeypatch.setattr(BackgroundWorker, "wake", lambda own: woken.append(own) or wake(own))
+        index_at_once(monkeypatch)
+        receipt = await memory.aio.record(Feedback("nope", 1.0))
+        is_applied_there = (receipt.status, apply) == ("waiting", "background")
+        assert len(woken) == 1 + is_applied_there
     await asyncio.to_thread(memory.close)
 
 
@@ -417,7 +421,7 @@ def test_what_waits_is_applied_at_open(open_memory, host_of, learn_beside, apply
         )
         assert memory.store.learned.count_feedback()["waiting"] == 3
     with open_memory(apply=apply) as memory:
-        memory._services.recorder._worker.drain()
+        finish_learning(memory)
         assert host_of(memory).learned() == 4
 
 
@@ -451,16 +455,15 @@ def test_another_process_learns_with_the_settings_of_the_server(
         question = EpisodeQuery("Which fruit is red?", vector, QueryInformation.from_idf({}))
 
         def recall():
-            found = memory._services.retrieval.models.recall(question, clock)
+            found = get_services(memory).retrieval.models.recall(question, clock)
             [turns] = found[0]
             waiting = memory.store.learned.count_unindexed_episodes()
             return waiting, turns.same * turns.documents["a"]
 
         assert recall() == (1, pytest.approx(weight, abs=1e-3))
-        monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
-        memory._services.recorder._checked_at -= 1
+        index_at_once(monkeypatch)
         memory.record(Feedback(host.ask(), 1.0))
-        memory._services.recorder._worker.drain()
+        finish_learning(memory)
         assert recall()[0] == 0
 
 

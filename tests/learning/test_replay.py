@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.vectors import embedder
+from tests.seams import get_services
 
 QUESTION = "Which fruit is red?"
 SESSIONS = [
@@ -118,14 +118,15 @@ def test_an_interrupted_replay_leaves_nothing_half_done(
     memory, sessions, tmp_path, monkeypatch, name
 ):
     """Cut off before or after a line was learned from: neither its turn nor a lesson is kept."""
-    kept, record = tmp_path / name if name else None, Recorder.record
+    kept, recorder = tmp_path / name if name else None, type(get_services(memory).recorder)
+    record = recorder.record
 
     def fail(*_arguments):
         message = "gone"
         raise StoreError(message)
 
     for step in (fail, lambda *given: (record(*given), fail())):
-        monkeypatch.setattr(Recorder, "record", step)
+        monkeypatch.setattr(recorder, "record", step)
         with pytest.raises(StoreError, match="gone"):
             memory.learning.replay(sessions, checkpoint=kept)
         monkeypatch.undo()

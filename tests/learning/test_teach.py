@@ -15,16 +15,10 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.core.changes import (
-    AdjustWeights,
-    RemoveNodes,
-    SetFrozen,
-    StageNodes,
-    WeightDelta,
-)
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.ingest.chunking import Chunking
+from tests.seams import get_services, make_change
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -83,12 +77,12 @@ def test_the_nearest_notes_are_found_indexed_or_not(memory, open_memory, index_v
     clock = memory.store.walk.get_clock("default")
     vector = memory.embedder.query("Fact number 3.")
     for _ in range(2):
-        near = memory._services.notes.near(vector, clock)
+        near = get_services(memory).notes.near(vector, clock)
         assert len(near) == memory.settings.note.neighbours == 8
         assert next(iter(near)) == notes[3]
         assert list(near.values()) == sorted(near.values(), reverse=True)
         index_vectors(memory)
-    if memory._services.notes._collections.available:
+    if memory.index.has_collections:
         assert memory.store.notes.count_unindexed() == 0
     memory.close()
     with open_memory() as again:
@@ -164,7 +158,7 @@ def test_what_cannot_be_taught_is_refused(retriever, unchanged, text, options, m
 
 
 def test_a_frozen_namespace_refuses(memory):
-    memory.store.apply([SetFrozen("ann", frozen=True)])
+    memory.store.apply([make_change("SetFrozen", "ann", frozen=True)])
     for method in (memory.teach, memory.correct):
         with pytest.raises(InvalidInputError, match="'ann' is frozen"):
             method(TEXT, namespace="ann")
@@ -187,8 +181,8 @@ def test_a_note_is_forgotten_with_vector_edges_and_question(memory, host, index_
     assert clock.notes == 0
     (episode,) = memory.store.learned.latest_episodes(clock.key, 10)
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
-    if memory._services.notes._collections.available:
-        side = memory._services.notes._collections.of(clock.key)
+    if memory.index.has_collections:
+        side = memory.index.beside(f"notes-{clock.key}")
         assert side.search(memory.embedder.query(TEXT), 5) == []
 
 
@@ -329,8 +323,10 @@ def test_reads_by_id_and_key_are_scoped(memory, secret):
         assert store.catalog.documents([secret], namespace=namespace) == {}
     assert store.catalog.find_chunks(ids=[secret], documents=["", secret], sources=[""]) == []
     source = store.learned.keys(["a"])["a"]
-    delta = WeightDelta(source, key, EdgeKind.CO_USED, 0.9)
-    store.apply([AdjustWeights("bob", (delta,))])  # even an edge of one's own is no pointer to it
+    delta = make_change("WeightDelta", source, key, EdgeKind.CO_USED, 0.9)
+    store.apply(
+        [make_change("AdjustWeights", "bob", (delta,))]
+    )  # even an edge of one's own is no pointer to it
     frontier = store.walk.get_outgoing_edges([source], store.walk.get_clock("bob"))
     assert key not in {pointer.target.key for pointer in frontier.pointers}
 
@@ -373,14 +369,14 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, host):
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))
-    memory.store.apply([StageNodes((node,))])
-    memory._services.ingest.recover()
+    memory.store.apply([make_change("StageNodes", (node,))])
+    get_services(memory).ingest.recover()
     assert host.answer("Public text.", "bob").documents[0].node.content == "Public text."
     # The document hides the note while it is there.
     assert TEXT not in [d.node.content for d in host.answer(TEXT, "ann").documents]
     assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
-    memory.store.apply([RemoveNodes((secret,))])
+    memory.store.apply([make_change("RemoveNodes", (secret,))])
     assert TEXT in [d.node.content for d in host.answer(TEXT, "ann").documents]
 
 
@@ -394,7 +390,7 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_ve
     assert memory.store.catalog.documents([secret], namespace=key) == {}
     assert host.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
-    if memory._services.notes._collections.available:
+    if memory.index.has_collections:
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.get_clock("ann").notes == 1

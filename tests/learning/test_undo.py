@@ -11,12 +11,10 @@ import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.changes import AdvanceClock
-from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
-from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ConflictError
+from tests.seams import get_services, make_change
 
 QUERIES = ["Which fruit is red?", "What stands above the Grass?"]
 A_FEEDBACK = st.fixed_dictionaries(
@@ -278,7 +276,7 @@ def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
     snapshot, other = memory.namespaces.snapshot(), memory.namespaces.snapshot("grace")
     for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
         give(memory, host, used, outcome=outcome)
-    memory.store.apply([AdvanceClock("default", exponent=0.5)])
+    memory.store.apply([make_change("AdvanceClock", "default", exponent=0.5)])
     assert state_of(memory, "default") != before
     assert rank(memory) != answers
     grace = state_of(memory, "grace")
@@ -386,7 +384,10 @@ def test_what_is_not_there(memory, host):
         for act in (memory.namespaces.restore, memory.namespaces.delete_snapshot):
             with pytest.raises(NotFoundError, match="no snapshot"):
                 act(name, namespace=namespace)
-    for change in (TakeSnapshot("nobody", "s"), RestoreSnapshot("nope")):  # it vanished meanwhile
+    for change in (
+        make_change("TakeSnapshot", "nobody", "s"),
+        make_change("RestoreSnapshot", "nope"),
+    ):  # it vanished meanwhile
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([change])
 
@@ -401,11 +402,11 @@ def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
     first, second = succeed("who?"), succeed("who?")
     snapshot = memory.namespaces.snapshot()
     index_vectors(memory)
-    clock, episodes = memory.store.walk.get_clock("default"), memory._services.episodes
+    clock, episodes = memory.store.walk.get_clock("default"), get_services(memory).episodes
     counted = []
     for feedback_id in (first, second):
         memory.undo(feedback_id)
-        if episodes._collections.available:
+        if memory.index.has_collections:
             counted.append(memory.index.beside(f"episodes-{clock.key}").count())
     assert counted in ([], [1, 0])
     succeed("where?")
@@ -424,17 +425,17 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(
     """With what it has learned until then; others give, and it does again when it may."""
     give(memory, host, ["c"])
     turn, before, answers = host.ask(), state_of(memory, "default"), rank(memory)
-    learner = type(memory._services.recorder.queue._learner)
-    compute = learner.learn
+    apply = memory.store.apply
 
-    def compute_late(*given):
+    def apply_late(changes):
         """The switch falls between reading and writing."""
-        found = compute(*given)
-        memory.namespaces.freeze()
-        return found
+        if any(type(change).__name__ == "ConsumeFeedback" for change in changes):
+            late.undo()
+            memory.namespaces.freeze()
+        return apply(changes)
 
     with monkeypatch.context() as late:
-        late.setattr(learner, "learn", compute_late)
+        late.setattr(memory.store, "apply", apply_late)
         meanwhile = memory.record(Feedback(turn, 1.0, used=["a"]))
     memory.namespaces.freeze()
     for receipt in (meanwhile, memory.record(Feedback(turn, 1.0, used=["a"]))):

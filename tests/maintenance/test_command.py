@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock
 from crabpath_retrievers.vectors import embedder
+from tests.seams import make_change
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def place(tmp_path, monkeypatch):
     with CrabPath.open(tmp_path / "memory") as memory:
         documents = [Document(f"Text {name}.", id=name) for name in "ab"]
         memory.add_documents(documents, split=False)
-        faded = AdjustWeights("ann", (delta(memory, "a", "b", 0.1),), "x")
-        memory.store.apply([faded, AdvanceClock("ann", exponent=2.0)])
+        faded = make_change("AdjustWeights", "ann", (delta(memory, "a", "b", 0.1),), "x")
+        memory.store.apply([faded, make_change("AdvanceClock", "ann", exponent=2.0)])
     return tmp_path / "memory"
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.prune import (

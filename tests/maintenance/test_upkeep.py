@@ -10,9 +10,7 @@ from maintained import Bag, delta, key_of, weights
 from tables import read_journal
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, KeepFeedback
-from crabpath_retrievers.core.changes.maintenance import DroppedWeight, DropWeights
+from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import (
     InvalidInputError,
@@ -21,6 +19,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
 )
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
+from tests.seams import get_engine, make_change
 
 FADED = ("co_used", "d5")
 TAUGHT = EdgeKind.TAUGHT
@@ -34,11 +33,11 @@ def read(memory, *chosen):
 def adjust(memory, *edges, namespace="ann"):
     """Moves weights of the first page, given as target, weight and kind."""
     deltas = tuple(delta(memory, "d0", *edge) for edge in edges)
-    memory.store.apply([AdjustWeights(namespace, deltas, "cause")])
+    memory.store.apply([make_change("AdjustWeights", namespace, deltas, "cause")])
 
 
 def fade(memory, exponent=2.0):
-    memory.store.apply([AdvanceClock("ann", exponent=exponent)])
+    memory.store.apply([make_change("AdvanceClock", "ann", exponent=exponent)])
 
 
 @pytest.fixture
@@ -97,7 +96,13 @@ def test_what_was_touched_since_it_was_read_stays(aged):
     (rows,) = read(aged, s.overlay)
     (old,) = [row for row in rows if row[2] == key_of(aged, "d5")]
     adjust(aged, ("d5", 0.1))
-    aged.store.apply([DropWeights("run", "ann", (DroppedWeight(*old[1:4], old[5]),))])
+    aged.store.apply(
+        [
+            make_change(
+                "DropWeights", "run", "ann", (make_change("DroppedWeight", *old[1:4], old[5]),)
+            )
+        ]
+    )
     assert FADED in weights(aged, "d0")
 
 
@@ -120,7 +125,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     """Turns beyond the last ones go, but those of which feedback speaks that waits."""
     turns = [memory.retrieve(f"Page {n}", namespace="ann").turn.id for n in range(8)]
     memory.record(Feedback(turns[1], 1.0, used=["d1"]))
-    memory.store.apply([KeepFeedback(Feedback(turns[0], 1.0, used=["d0"]))])
+    memory.store.apply([make_change("KeepFeedback", Feedback(turns[0], 1.0, used=["d0"]))])
     rules = MaintenanceSettings(max_turns=3, max_journal_rows=2)
     upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
     (step,) = upkeep.run(["compact"]).steps
@@ -160,7 +165,7 @@ def test_episodes_that_nobody_added_to_for_long_are_forgotten(memory):
 
 @pytest.mark.both_databases
 def test_lonely_nodes_are_connected_and_parted_again(memory):
-    with memory.store._engine.begin() as connection:
+    with get_engine(memory.store).begin() as connection:
         connection.execute(s.edges.delete())
     rules = MaintenanceSettings(connect_similarity=0.0)
     upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
@@ -223,7 +228,7 @@ def test_what_is_interrupted_is_finished_by_the_next_run(memory, monkeypatch, ba
 
 def test_of_a_damaged_journal_nothing_is_taken_back(aged):
     run = aged.maintenance.run(["fade", "prune"]).run
-    with aged.store._engine.begin() as connection:
+    with get_engine(aged.store).begin() as connection:
         dropped = s.journal.c.change == "drop_weights"
         first = connection.scalar(sa.select(sa.func.min(s.journal.c.sequence)).where(dropped))
         spoiled = s.journal.update().where(s.journal.c.sequence == first)

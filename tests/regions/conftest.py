@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from crabpath_retrievers import CrabPath
+from tests.seams import get_services
 
 
 class Planted(NamedTuple):
@@ -36,6 +37,6 @@ class Planted(NamedTuple):
 @pytest.fixture
 def planted(atlas, namespace) -> Planted:
     """Nothing lived through yet."""
-    hubs = atlas._services.regions.hubs(1)
+    hubs = get_services(atlas).regions.hubs(1)
     assert len(hubs.ids) > 10
     return Planted(atlas, namespace, hubs.ids)

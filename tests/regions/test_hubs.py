@@ -16,6 +16,7 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.graph import compute_hub_level
+from tests.seams import get_services
 
 VECTORS = DeterministicFakeEmbedding(size=16)
 TEXTS = {f"n{i}": f"Sentence {i}" for i in range(110)}
@@ -95,7 +96,7 @@ def test_a_text_that_changes_moves_its_node(memory):
 
     def region():
         (head,) = memory.store.walk.get_nodes([node])
-        return memory._services.regions.of_nodes([head.key], [head.vector], 1)[head.key]
+        return get_services(memory).regions.of_nodes([head.key], [head.vector], 1)[head.key]
 
     (home,) = memory.store.walk.get_nodes([hub])
     assert region() != home.key
@@ -110,9 +111,11 @@ def test_another_memory_on_the_store_notices_new_hubs(memory, location):
         before = other.regions.assign(LATE)
         memory.add_documents(make_documents([LATE]))
         assert other.regions.assign(LATE) == LATE != before
-        regions = other._services.regions
+        regions = get_services(other).regions
         assert LATE in regions.hubs(1, then).ids  # a query that began before asks with its version
-        assert regions._cache.version == memory.store.regions.version() != then
+        now = memory.store.regions.version()
+        assert regions.hubs(1, then) is regions.hubs(1, now)
+        assert now != then
         memory.forget(LATE)
         assert other.regions.assign(LATE) == before
 
@@ -149,9 +152,9 @@ def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
 
 def test_a_query_survives_hubs_that_go_meanwhile(memory):
     version, vector = memory.store.regions.version(), memory.embedder.query("anything")
-    assert memory._services.regions.levels(version) == (1,)
+    assert get_services(memory).regions.levels(version) == (1,)
     memory.forget(list(TEXTS))
-    assert memory._services.regions.places(vector, version) == ((0, 0),)
+    assert get_services(memory).regions.places(vector, version) == ((0, 0),)
 
 
 @pytest.mark.parametrize(

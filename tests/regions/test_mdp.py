@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers import InvalidInputError, NotFoundError, RegionMDP
-from crabpath_retrievers.core.changes import ForgetNamespace
-from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.regions.mdp import ValueFunction, run_value_iteration
 from crabpath_retrievers.regions.success import SuccessModel, log_odds, shift_log_odds
+from tests.seams import make_change
 
 ALL, REGION = (0, 0), (1, 9)
 CHAIN = (ALL, (2, 7), REGION)
@@ -18,7 +17,7 @@ S = 8.0  # strength
 
 def count_step(place, action, trials, wins, task="", *ends):
     """A count of one place."""
-    return TransitionCount(*place, task, action, 0, trials, wins, *ends)
+    return make_change("TransitionCount", *place, task, action, 0, trials, wins, *ends)
 
 
 def learn(*steps, places=(ALL, REGION), strength=S):
@@ -119,7 +118,7 @@ def test_estimates_are_chances_that_wins_raise_and_evidence_settles(counts, one,
     place, action, task, trials, share = one
     steps = [count_step(where, a, n, n * rate, t) for where, a, t, n, rate in counts]
     others = [other for other in steps if other[:4] != (*place, task, action)]
-    few = TransitionCount(*place, task, action, 0, trials + more, trials * share)
+    few = make_change("TransitionCount", *place, task, action, 0, trials + more, trials * share)
     known = learn(*others, few, places=CHAIN, strength=strength)
     before, after = (
         learn(*others, count, places=CHAIN) for count in (few, few._replace(wins=few.wins + more))
@@ -142,7 +141,7 @@ A, B = 1, 2
 def count_move(region, action, led=0, trials=1.0, ends=None):
     """Steps that led to one region, or ended."""
     last = (0.0 if led else trials) if ends is None else ends
-    return TransitionCount(1, region, "", action, led, trials, 0.0, last)
+    return make_change("TransitionCount", 1, region, "", action, led, trials, 0.0, last)
 
 
 def test_a_loop_without_way_out_converges():
@@ -151,7 +150,7 @@ def test_a_loop_without_way_out_converges():
     plan = run_value_iteration(steps, {(A, "on"): 0.6, (B, "on"): 0.6}, 0.99)
     assert plan.values == pytest.approx({A: 0.6, B: 0.6}, abs=1e-3)
     assert plan.rounds < 2000
-    steps = [TransitionCount(1, A, "", "", 0, 5.0, 2.0), count_move(A, "go", 0, 0.0)]
+    steps = [make_change("TransitionCount", 1, A, "", "", 0, 5.0, 2.0), count_move(A, "go", 0, 0.0)]
     assert run_value_iteration(steps, {}, 0.9) == ValueFunction({}, {}, 0)
 
 
@@ -312,7 +311,7 @@ def test_a_model_follows_what_is_learned(world):
     other = world.memory.regions.mdp(namespace="nobody else")
     assert (other.visited_regions, other.actions, other.best_action(desk)) == ((), (), [])
     assert (other.region_quality(desk), other.value_iteration().values) == (0.5, {})
-    world.memory.store.apply([ForgetNamespace(world.namespace)])
+    world.memory.store.apply([make_change("ForgetNamespace", world.namespace)])
     learn([desk], ["throw"], 1.0, namespace=world.namespace)
     assert model.actions == ("throw",)
 

@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.reliability import Reliability
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.maintenance import MaintenanceRunner
@@ -14,6 +14,7 @@ from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
+from tests.seams import get_services
 
 ASKED = "Which orchard grows the crimson apple variety"
 ALIKE = "Orchard grows plum variety abroad"
@@ -31,13 +32,13 @@ def learn(memory, namespace, query="what is it?"):
     """A success that used one document; its vector is searchable at once."""
     answer = memory.retrieve(query, k=3, namespace=namespace)
     memory.record(Feedback(answer.turn.id, 1.0, used=["b"]))
-    memory._services.episodes.catch_up()
+    get_services(memory).episodes.catch_up()
 
 
 def count_near(memory, namespace, query="what is it?"):
     """How many episodes a query recalls."""
     clock = memory.store.walk.get_clock(namespace)
-    return len(memory._services.episodes.near(memory.embedder.query(query), clock))
+    return len(get_services(memory).episodes.near(memory.embedder.query(query), clock))
 
 
 def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
@@ -53,10 +54,12 @@ def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
     assert count_near(memory, "ann") == 1
 
 
-def test_forgetting_a_namespace_that_never_learned_opens_no_collection(memory):
+def test_forgetting_a_namespace_that_never_learned_opens_no_collection(memory, monkeypatch):
     memory.retrieve("what is it?", namespace="ann")
+    opened = []
+    monkeypatch.setattr(type(memory.index), "beside", lambda _, name: opened.append(name))
     memory.forget(namespace="ann")
-    assert not memory._services.episodes._collections.open_namespaces
+    assert opened == []
 
 
 @pytest.mark.parametrize("how", ["undo", "forget"])
@@ -64,20 +67,23 @@ def test_forgetting_a_namespace_that_never_learned_opens_no_collection(memory):
 def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeypatch, kind, how):
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
-    indexed = getattr(memory._services, kind)
-    key, upsert = memory.store.walk.get_clock("ann").key, indexed._collections.upsert
+    indexed = getattr(get_services(memory), kind)
+    key, beside = memory.store.walk.get_clock("ann").key, type(memory.index).beside
 
-    def take_back_first(entries):
+    def take_back_first(index, name):
+        indexing.undo()
         if how == "undo":
             memory.undo(turn_id=turn.id)
         else:
             memory.forget(namespace="ann")
-        upsert(entries)
+        return beside(index, name)
 
-    monkeypatch.setattr(indexed._collections, "upsert", take_back_first)
     store = memory.store
     assert store.learned.count_unindexed_episodes() or store.notes.count_unindexed()
-    indexed.catch_up()
+    with monkeypatch.context() as indexing:
+        indexing.setattr(type(memory.index), "beside", take_back_first)
+        indexed.catch_up()
+        assert type(memory.index).beside is beside  # it was taken back
     assert memory.index.beside(f"{kind}-{key}").count() == 0
 
 
@@ -101,7 +107,7 @@ def test_feedback_extends_the_episode_of_its_question_without_a_search(memory, m
     learn(memory, "default", "something else?")
     key = memory.store.walk.get_clock("default").key
     turns = [memory.retrieve(query, k=3).turn.id for query in ("what is it?", "What is it")]
-    monkeypatch.setattr(memory._services.episodes, "near", None)
+    monkeypatch.setattr(get_services(memory).episodes, "near", None)
     for turn in turns:
         memory.record(Feedback(turn, 1.0, used=["b"]))
     assert sorted(e.turns for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
@@ -170,7 +176,7 @@ def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, e
     vector = turn_towards(to_unit_vector(memory.embedder.query(ASKED)), cosine)
     words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
     asking = EpisodeQuery(text, vector, words)
-    recalled = memory._services.episodes.recall(asking, memory.store.walk.get_clock("default"))
+    recalled = get_services(memory).episodes.recall(asking, memory.store.walk.get_clock("default"))
     heads = memory.store.walk.get_nodes(["a", "b", "c"])
     heads = [head._replace(vector=heads[0].vector) for head in heads]  # none overtakes another
     scores = score_turns(recalled, heads, asking, words, stretch=1.0)
@@ -190,7 +196,7 @@ def test_a_weak_success_is_a_weak_use_and_no_pass(memory, outcome, source, uses)
 
 def test_reliability_scales_what_similar_questions_say(memory):
     """Uses and passes alike; what the same question says is believed."""
-    prior = memory._services.retrieval.models.prior
+    prior = get_services(memory).retrieval.models.prior
     trusted, doubted = (
         dict(zip(FEATURES, NamespaceModel(prior, trust=trust).weights(), strict=True))
         for trust in (Reliability({"episode": (50.0, 50.0)}), Reliability({"episode": (0, 50)}))

@@ -6,6 +6,7 @@ from langchain_core.embeddings import Embeddings
 from tables import meta, terms
 
 from crabpath_retrievers import CrabPath, Settings
+from tests.seams import get_engine
 
 
 class Blind(Embeddings):
@@ -81,7 +82,7 @@ def test_stores_from_before_are_indexed_again(location, tmp_path):
     options = {"embeddings": Blind(), "vectors": tmp_path / "vectors"}
     with CrabPath.open(location, **options, settings=Settings(language="en")) as memory:
         add(memory, TEXTS)
-        with memory.store._engine.begin() as connection:
+        with get_engine(memory.store).begin() as connection:
             connection.execute(meta.delete().where(meta.c.name == "language"))
             former = meta.update().where(meta.c.name == "schema_version").values(value="3")
             connection.execute(former)

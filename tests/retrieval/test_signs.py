@@ -8,6 +8,7 @@ from tables import edges, meta, names, nodes, terms
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import text
 from crabpath_retrievers.core.graph import EdgeKind
+from tests.seams import get_engine
 
 FAQ = {
     "Questions about C go to Anna, who also looks after the kernel.": "Who do I ask about C?",
@@ -103,7 +104,7 @@ def test_stores_from_before_are_indexed_again(location, tmp_path, monkeypatch):
             store_pages(memory, PAGES.items())
             assert list_mentions(memory) != MENTIONS
             archive = memory.transfer.export(tmp_path / "archive").path
-            with memory.store._engine.begin() as connection:
+            with get_engine(memory.store).begin() as connection:
                 older = meta.update().where(meta.c.name == "schema_version").values(value="4")
                 connection.execute(older)
     with CrabPath.open(tmp_path / "copy") as copy, CrabPath.open(location, **options) as memory:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.integration import run
 from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import (
     Decision,
@@ -52,15 +52,16 @@ class Graph:
         ]
         return pointers, self.stops
 
-    def walker(self, router=None, **budgets: float) -> Walker:
+    def walker(self, router=None, read=None, on_hop=None, **budgets: float) -> Walker:
         return Walker(
             RoutingRequest("question"),
             QUERY,
-            read_edges=self.read,
+            read_edges=read or self.read,
             router=router or SoftmaxRouter(POLICY),
             walk=WalkSettings(**budgets),
             tiers=TierSettings(),
             temperature=POLICY.temperature,
+            on_hop=on_hop,
         )
 
     def walk(self, *entries: int, energy: float = 1.0, router=None, **budgets: float):
@@ -134,8 +135,7 @@ def test_of_parallel_pointers_the_strongest_decides():
     """Two reasons for one edge are one candidate."""
     graph = Graph({1: {2: 0.9}})
     weak = OutgoingEdge(1, graph.head(2), EdgeKind.SIBLING, 0.4, 0.4)
-    walker = Graph({}).walker(max_hops=1)
-    walker._read = lambda keys: ([weak, *graph.read(keys)[0]], {})
+    walker = Graph({}).walker(read=lambda keys: ([weak, *graph.read(keys)[0]], {}), max_hops=1)
     (step,) = run(walker.steps([(graph.head(1), 1.0)])).steps
     assert [(c.kind, c.weight) for c in step.candidates] == [("link", 0.9)]
 
@@ -197,8 +197,7 @@ def test_stop_counts_although_another_node_was_faster():
 def test_hops_are_reported_while_they_happen():
     """What was considered, what was followed, and who decided."""
     graph, hops = Graph({1: {2: 0.5, 4: 0.9}, 2: {3: 0.9}}), []
-    walker = graph.walker(Scripted())
-    walker._on_hop = hops.append
+    walker = graph.walker(Scripted(), on_hop=hops.append)
     run(walker.steps([(graph.head(1), 1.0)]))
     assert [(hop.number, hop.decided_by) for hop in hops[:2]] == [(1, "chat_model"), (2, "reflex")]
     assert hops[0].frontier == ("n1",)

@@ -18,10 +18,10 @@ from crabpath_retrievers import (
     NotFoundError,
     Settings,
 )
-from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.query import Query, QueryOptions, RetrieverOptions
+from crabpath_retrievers.integration import Query, QueryOptions, RetrieverOptions
 from crabpath_retrievers.vectors import embedder
+from tests.seams import make_change
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 BRIDGE = "Tell me about the film Kiss and Tell and Corliss Archer."
@@ -179,8 +179,10 @@ def test_namespaces_learn_apart(forty):
     memory = forty.memory
     edge = next(r.path[-1] for r in memory.retrieve(BRIDGE, k=3).turn.returned if r.node == "h11")
     keys = {head.id: head.key for head in memory.store.walk.get_nodes([edge.source, edge.target])}
-    lesson = WeightDelta(keys[edge.source], keys[edge.target], EdgeKind.MENTION, -2.0)
-    memory.store.apply([AdjustWeights("grace", (lesson,), "test")])
+    lesson = make_change(
+        "WeightDelta", keys[edge.source], keys[edge.target], EdgeKind.MENTION, -2.0
+    )
+    memory.store.apply([make_change("AdjustWeights", "grace", (lesson,), "test")])
     assert memory.retrieve(BRIDGE, namespace="grace").turn.guardrails == ("h11",)
     assert memory.retrieve(BRIDGE, namespace="ada").turn.guardrails == ()
 

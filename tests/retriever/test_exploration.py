@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
-from crabpath_retrievers.config.settings import RankSettings
+from crabpath_retrievers.config import RankSettings
 
 WORDS = ("apple", "banana", "cherry", "damson", "elder", "fig", "grape", "hazel", "ivy", "jujube")
 DOCUMENTS = [

@@ -9,7 +9,7 @@ from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError, Settings
-from crabpath_retrievers.config.settings import RankSettings
+from crabpath_retrievers.config import RankSettings
 
 WORDS = ("apple", "banana", "cherry", "damson", "elder", "fig", "grape", "hazel")
 DOCUMENTS = [

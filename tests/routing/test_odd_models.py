@@ -11,8 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
-from crabpath_retrievers.routing.chat_model.client import RouterSettings
-from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+from crabpath_retrievers import ChatModelRouter, RouterSettings
 
 SECOND = '{"follow": [2], "drop": [], "stop": true, "reason": "r"}'
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import (
     RouterChoice,
     RoutingRequest,

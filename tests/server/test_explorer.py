@@ -26,8 +26,7 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import add_token
+from crabpath_retrievers.server import Access, add_token, create_app
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [

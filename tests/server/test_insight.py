@@ -9,9 +9,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.core.changes import AdvanceClock
-from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import add_token
+from crabpath_retrievers.server import Access, add_token, create_app
+from tests.seams import make_change
 
 LOCAL = "http://127.0.0.1"
 VECTORS = DeterministicFakeEmbedding(size=16)
@@ -225,7 +224,9 @@ def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     planned = get(everyone, "/maintenance")
     assert planned["dry_run"] is True
     assert memory.info() == before
-    memory.store.apply([AdvanceClock("ann", exponent=9.0)])  # much is learned, and fades
+    memory.store.apply(
+        [make_change("AdvanceClock", "ann", exponent=9.0)]
+    )  # much is learned, and fades
     done = post(everyone, "/maintenance", steps=["fade", "prune"])
     assert [step["step"] for step in done["steps"]] == ["fade", "prune"]
     assert done["run"]

@@ -19,8 +19,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, Limits, create_app
-from crabpath_retrievers.server.access import RIGHTS, add_token
+from crabpath_retrievers.server import Access, Limits, add_token, create_app
+from crabpath_retrievers.server.access import RIGHTS
 
 JSON = {"Content-Type": "application/json"}
 

@@ -22,8 +22,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import RIGHTS, Grant, add_token
+from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_retrievers.server.access import RIGHTS, Grant
 from crabpath_retrievers.server.endpoints import Call, Endpoint, Tool
 from crabpath_retrievers.server.mcp import Caller, create_local_server, create_mcp_server
 from crabpath_retrievers.server.routes import ListParameters, NoteList, read_notes

@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 from tables import meta, metadata
 
-from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.text import list_mention_names
 from crabpath_retrievers.storage import GraphStore
+from tests.seams import make_change
 
 PRIOR, FLOOR = 0.5, 0.25
 
@@ -31,9 +31,9 @@ class Graph:
 
     def publish(self, *nodes: Node, removed: tuple[str, ...] = ()) -> list[int]:
         """Stage, publish and finish nodes; returns their keys."""
-        self.store.apply([StageNodes(nodes, removed), PublishStaged()])
+        self.store.apply([make_change("StageNodes", nodes, removed), make_change("PublishStaged")])
         keys = self.keys(*(node.id for node in nodes))
-        self.store.apply([PutEdges((), tuple(keys))])
+        self.store.apply([make_change("PutEdges", (), tuple(keys))])
         return keys
 
     def keys(self, *ids: str) -> list[int]:
@@ -43,7 +43,7 @@ class Graph:
 
     def join(self, source: int, target: int, kind: EdgeKind = EdgeKind.LINK) -> None:
         """Add an edge of prior 0.5 and floor 0.25."""
-        self.store.apply([PutEdges((Edge(source, target, kind, PRIOR, FLOOR),))])
+        self.store.apply([make_change("PutEdges", (Edge(source, target, kind, PRIOR, FLOOR),))])
 
     def weight(self, source: int, target: int, namespace: str = "default") -> float:
         """Effective weight of the one edge between two nodes."""

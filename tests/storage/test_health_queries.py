@@ -2,17 +2,11 @@
 
 import pytest
 
-from crabpath_retrievers.core.changes import (
-    AddPairCounts,
-    AdjustWeights,
-    AdvanceClock,
-    RecordTurn,
-    WeightDelta,
-)
-from crabpath_retrievers.core.changes.notes import KeepNote
+from crabpath_retrievers import Turn
 from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
+from tests.seams import make_change
 
 ALL = 10_000
 CO_USED = EdgeKind.CO_USED
@@ -26,7 +20,7 @@ def keys(graph, make):
     )
     graph.join(a, a2, EdgeKind.SIBLING)
     graph.join(a, b)
-    graph.store.apply([KeepNote("ann", make("n", "a note"), "teaching")])
+    graph.store.apply([make_change("KeepNote", "ann", make("n", "a note"), "teaching")])
     ann = graph.store.walk.get_clock("ann").key
     (note,) = graph.store.learned.keys(["n"], ann).values()
     return {"a": a, "a2": a2, "b": b, "c": c, "n": note}
@@ -34,8 +28,15 @@ def keys(graph, make):
 
 def learn(store, keys, *deltas, namespace="ann"):
     """Weights of one namespace, as (source, target, kind, delta)."""
-    moved = tuple(WeightDelta(keys[x], keys.get(y, 0), kind, by) for x, y, kind, by in deltas)
-    store.apply([AdvanceClock(namespace, turns=1), AdjustWeights(namespace, moved)])
+    moved = tuple(
+        make_change("WeightDelta", keys[x], keys.get(y, 0), kind, by) for x, y, kind, by in deltas
+    )
+    store.apply(
+        [
+            make_change("AdvanceClock", namespace, turns=1),
+            make_change("AdjustWeights", namespace, moved),
+        ]
+    )
     return store.walk.get_clock(namespace).key
 
 
@@ -57,9 +58,11 @@ def test_chunks_are_counted_and_some_are_isolated(store, keys):
 def test_samples_are_even_and_always_the_same(store, graph, make):
     """Of nodes, also where keys are missing; of learned weights and of pairs, with the share."""
     nodes = graph.publish(*(make(f"n{i}") for i in range(300)))
-    deltas = tuple(WeightDelta(k, nodes[0], CO_USED, 0.4) for k in nodes[1:101])
+    deltas = tuple(make_change("WeightDelta", k, nodes[0], CO_USED, 0.4) for k in nodes[1:101])
     pairs = tuple((k, nodes[0], CO_USED, 2.0) for k in nodes[1:200])
-    store.apply([AdjustWeights("ann", deltas), AddPairCounts("ann", pairs)])
+    store.apply(
+        [make_change("AdjustWeights", "ann", deltas), make_change("AddPairCounts", "ann", pairs)]
+    )
     ann, edges = store.walk.get_clock("ann").key, store.health
     rows, share = edges.sample_learned(ann, 20)
     assert share == pytest.approx(0.2)
@@ -110,7 +113,7 @@ def test_the_latest_turns_of_one_namespace(store, keys):
         found = tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in returned)
         name = f"t{namespace}{number}"
         turn = Turn(name, namespace, 0, 1.0, "?", (seed,), (), visited, found, (), {})
-        store.apply([RecordTurn(turn)])
+        store.apply([make_change("RecordTurn", turn)])
 
     record(1, visited=("a",))
     record(2)

@@ -19,12 +19,12 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 
 from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import translate_database_errors
 from crabpath_retrievers.storage.sql_tools import CompiledSelect
+from tests.seams import get_engine, make_change
 
 # A connection that was given up while the network was silent is closed by garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -64,17 +64,17 @@ def test_a_store_works_again_after_its_database_was_away(far):
     """Reads and writes fail with a clear error while it is gone, and then go on as before."""
     url, proxy = far
     store = GraphStore(url)
-    store.apply([PutMeta((("a", "before"),))])
+    store.apply([make_change("PutMeta", (("a", "before"),))])
     proxy.cut()
     with pytest.raises(StoreUnavailableError, match="is the database running"):
         store.catalog.meta()
     with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("a", "lost"),))])
+        store.apply([make_change("PutMeta", (("a", "lost"),))])
     with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
         pass
     proxy.mend()
     assert store.catalog.meta()["a"] == "before"
-    store.apply([PutMeta((("a", "after"),))])
+    store.apply([make_change("PutMeta", (("a", "after"),))])
     assert store.catalog.meta()["a"] == "after"
     store.close()
 
@@ -84,7 +84,7 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
     store = GraphStore(postgres_url)
     admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
 
-    @sa.event.listens_for(store._engine, "after_cursor_execute")
+    @sa.event.listens_for(get_engine(store), "after_cursor_execute")
     def _end(connection, cursor, statement, *_rest) -> None:
         if f"INSERT INTO {tables.meta}" in statement:
             session = connection.connection.driver_connection.info.backend_pid
@@ -92,10 +92,10 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
                 other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
 
     with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("first", "1"), ("second", "2")))])
-    sa.event.remove(store._engine, "after_cursor_execute", _end)
+        store.apply([make_change("PutMeta", (("first", "1"), ("second", "2")))])
+    sa.event.remove(get_engine(store), "after_cursor_execute", _end)
     assert "first" not in store.catalog.meta()
-    store.apply([PutMeta((("first", "1"),))])
+    store.apply([make_change("PutMeta", (("first", "1"),))])
     assert store.catalog.meta()["first"] == "1"
     store.close()
     admin.dispose()
@@ -143,11 +143,11 @@ def test_statements_that_are_not_answered_in_time_fail(postgres_url, statements)
 def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_url):
     """A write behind somebody's transaction fails in time and is taken back."""
     store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
-    store.apply([PutMeta((("a", "before"),))])
+    store.apply([make_change("PutMeta", (("a", "before"),))])
     with other.begin() as held:
         held.exec_driver_sql(f"UPDATE {tables.meta} SET value = value")
         with within(2.0), limit_waiting(0.5), pytest.raises(StoreUnavailableError):
-            store.apply([PutMeta((("a", "lost"),))])
+            store.apply([make_change("PutMeta", (("a", "lost"),))])
     assert store.catalog.meta()["a"] == "before"
     store.close()
     other.dispose()
@@ -208,7 +208,7 @@ class Disk:
     def __init__(self, store: GraphStore) -> None:
         """Of this store."""
         self.full = False
-        sa.event.listen(store._engine, "begin", self._limit)
+        sa.event.listen(get_engine(store), "begin", self._limit)
 
     def _limit(self, connection: sa.Connection) -> None:
         pages = 1 if self.full else 2**30  # never fewer than there are

@@ -23,6 +23,7 @@ from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreRead
 from crabpath_retrievers.maintenance.doctor.checks import check_version
 from crabpath_retrievers.storage import GraphStore, engine, migrations, store
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
+from tests.seams import get_engine
 
 LATER = SCHEMA_VERSION + 1
 SCRIPT = f'''
@@ -195,7 +196,7 @@ def test_an_older_store_is_upgraded_with_all_that_it_holds(location, store, grap
     assert set(after.pop(meta.name)) - set(before.pop(meta.name)) == changed
     assert after == before
     columns = {
-        column["name"] for column in sa.inspect(store._engine).get_columns("crabpath_staging")
+        column["name"] for column in sa.inspect(get_engine(store)).get_columns("crabpath_staging")
     }
     assert "worker" in columns
     GraphStore(location).close()  # nothing is left to do
@@ -221,7 +222,7 @@ def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, lat
     with pytest.raises(StoreError, match="nowhere"):
         GraphStore(location)
     assert graph.contents() == before
-    columns = sa.inspect(store._engine).get_columns("crabpath_staging")
+    columns = sa.inspect(get_engine(store)).get_columns("crabpath_staging")
     assert "worker" not in {column["name"] for column in columns}
 
 

@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 from tables import meta
 
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
     ConfigurationError,
     SchemaVersionError,
@@ -23,6 +22,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.store import SCHEMA_VERSION
+from tests.seams import get_engine, make_change
 
 # Root may write everywhere, so the attempt is made as nobody; imports come first.
 AS_NOBODY = """
@@ -55,7 +55,7 @@ def test_files_are_private_to_the_user(tmp_path):
     old = os.umask(0)
     try:
         store = GraphStore(tmp_path / "memory")
-        store.apply([PutMeta((("a", "b"),))])
+        store.apply([make_change("PutMeta", (("a", "b"),))])
         with store.hold_ingest_lock():
             modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "memory").iterdir()}
         store.close()
@@ -91,14 +91,14 @@ def test_places_of_another_user_are_read_only(tmp_path):
 def test_a_write_lock_held_elsewhere_is_named(tmp_path):
     """When another process keeps SQLite locked, the message says that the store is busy."""
     store = GraphStore(tmp_path)
-    with store._engine.connect() as connection:
+    with get_engine(store).connect() as connection:
         connection.exec_driver_sql("PRAGMA busy_timeout=10")
     other = sa.create_engine(f"sqlite:///{tmp_path / 'graph.sqlite'}")
     with other.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         with pytest.raises(StoreLockedError, match="busy"):
-            store.apply([PutMeta((("a", "b"),))])
-    store.apply([PutMeta((("a", "b"),))])
+            store.apply([make_change("PutMeta", (("a", "b"),))])
+    store.apply([make_change("PutMeta", (("a", "b"),))])
     assert store.catalog.meta()["a"] == "b"
     store.close()
     other.dispose()
@@ -175,13 +175,13 @@ def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store
 def test_another_version_is_refused(location, store, graph, make, name, version, sentence):
     """A newer one, and those from before the first release; nothing is changed or added."""
     graph.publish(make("a"))
-    with store._engine.begin() as connection:
+    with get_engine(store).begin() as connection:
         connection.execute(meta.delete().where(meta.c.name == "schema_version"))
         connection.execute(meta.insert().values(name=name, value=str(version)))
         connection.execute(sa.text("DROP TABLE crabpath_health_reports"))
     with pytest.raises(SchemaVersionError, match=sentence):
         GraphStore(location)
-    assert "crabpath_health_reports" not in sa.inspect(store._engine).get_table_names()
+    assert "crabpath_health_reports" not in sa.inspect(get_engine(store)).get_table_names()
     assert store.catalog.all_ids() == ["a"]
 
 

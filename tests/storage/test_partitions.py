@@ -1,14 +1,15 @@
 """What docs/explanation/partitions.md says: which tables divide as they are, and who asks where."""
 
 import re
+from collections.abc import Callable
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 import tables
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.storage.read import walk
 
 PARTS = 4
 DIVIDED = {"edges": "source", "overlay": "source", "pair_counts": "source", "usage": "node"}
@@ -39,16 +40,24 @@ def divided_url(postgres_url) -> str:
     return postgres_url
 
 
-def count_partitions(memory: CrabPath, table: str, query: sa.sql.Select) -> int:
-    """How many partitions of a table a query looks into."""
-    compiled = query.compile(
-        dialect=memory.store._engine.dialect,
-        compile_kwargs={"literal_binds": True, "render_postcompile": True},
-    )
+def count_partitions(memory: CrabPath, table: str, read: Callable[[sa.Connection], object]) -> int:
+    """How many partitions of a table the queries of a read look into."""
+    plans = []
+
+    class Explaining(psycopg.Cursor):
+        def execute(self, query, params=None, **options):
+            super().execute(f"EXPLAIN {query}", params)
+            plans.extend(line for (line,) in self.fetchall())
+            return super().execute(query, params, **options)
+
     with memory.store.open_reader() as connection:
-        explained = connection.exec_driver_sql(f"EXPLAIN {compiled}".replace("%", "%%"))
-        plan = "\n".join(line for (line,) in explained)
-    return len(set(re.findall(rf" on {getattr(tables, table).name}_\d+(?= )", plan)))
+        driver = connection.connection.driver_connection
+        plain, driver.cursor_factory = driver.cursor_factory, Explaining
+        try:
+            read(connection)
+        finally:
+            driver.cursor_factory = plain
+    return len(set(re.findall(rf" on {getattr(tables, table).name}_\d+(?= )", "\n".join(plans))))
 
 
 def test_tables_that_divide_as_they_are(divided_url, postgres_store, tmp_path):
@@ -72,15 +81,21 @@ def test_who_asks_one_partition_and_who_asks_all(divided_url, tmp_path):
     """A node's edges are in one; what only knows the namespace or the target asks all."""
     overlay, edges = tables.overlay, tables.edges
     with CrabPath.open(divided_url, embeddings=EMBEDDINGS, vectors=tmp_path) as memory:
-        one = {"keys": [7], "namespace": 1}
-        for table, statement in (("edges", walk._OUTGOING), ("overlay", walk._LEARNED)):
-            assert count_partitions(memory, table, statement._statement.params(**one)) == 1
-        clock = walk._CLOCK._statement.params(name="ann")
-        assert count_partitions(memory, "overlay", clock) == PARTS
+        memory.add_documents(corpus(), split=False)
+        teach(memory, "ann")
+        memory.store.flush()
+        walk, clock = memory.store.walk, memory.store.walk.get_clock("ann")
+        assert clock.weights
+        for table in ("edges", "overlay"):
+            walk.forget_corpus()
+            assert (
+                count_partitions(memory, table, lambda _: walk.get_outgoing_edges([7], clock)) == 1
+            )
+        assert count_partitions(memory, "overlay", lambda _: walk.get_clock("ann")) == PARTS
         removal = sa.select(edges.c.kind).where(edges.c.target == 7)
-        assert count_partitions(memory, "edges", removal) == PARTS
+        assert count_partitions(memory, "edges", lambda asked: asked.execute(removal)) == PARTS
         forgetting = sa.select(overlay.c.kind).where(overlay.c.namespace == 1)
-        assert count_partitions(memory, "overlay", forgetting) == PARTS
+        assert count_partitions(memory, "overlay", lambda asked: asked.execute(forgetting)) == PARTS
 
 
 @pytest.mark.parametrize("table", INTERVALS)

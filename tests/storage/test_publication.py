@@ -4,37 +4,34 @@ import pytest
 import tables
 from tables import read_journal
 
-from crabpath_retrievers.core.changes import (
-    AdjustWeights,
-    ConfirmIndexDeletions,
-    MoveNodes,
-    PublishStaged,
-    PutEdges,
-    PutMeta,
-    RemoveNodes,
-    StageNodes,
-    WeightDelta,
-)
 from crabpath_retrievers.core.graph import LEARNED_KINDS, Edge, EdgeKind
 from crabpath_retrievers.errors import StoreError
+from tests.seams import make_change
 
 
 def test_staged_nodes_are_invisible_until_published_and_wait_for_edges(store, graph, make):
     """They are kept whole; publishing shows them, and their edges finish the ingest."""
     node = make("a", "hidden words", title="Köln", metadata={"n": [1, None]}, position=3)
-    store.apply([StageNodes((node, make("b"))), RemoveNodes(("b",))])  # b never appears
+    store.apply(
+        [make_change("StageNodes", (node, make("b"))), make_change("RemoveNodes", ("b",))]
+    )  # b never appears
     (staged,) = store.catalog.get_staged()
     for name in ("id", "content", "title", "position", "metadata", "digest"):
         assert getattr(staged, name) == getattr(node, name)
     assert store.catalog.documents(["a"]) == {}
     assert store.fulltext.find_phrases([["hidden"]], 5)[0] == []
     assert store.catalog.has_unfinished_ingest()
-    store.apply([PublishStaged()])
+    store.apply([make_change("PublishStaged")])
     assert store.catalog.documents(["a"])["a"].content == "hidden words"
     assert len(store.fulltext.find_phrases([["hidden"]], 5)[0]) == 1
     assert store.catalog.all_ids() == ["a"]
     assert store.catalog.get_unlinked_keys() == graph.keys("a")
-    store.apply([PutEdges((), tuple(graph.keys("a"))), ConfirmIndexDeletions(("b",))])
+    store.apply(
+        [
+            make_change("PutEdges", (), tuple(graph.keys("a"))),
+            make_change("ConfirmIndexDeletions", ("b",)),
+        ]
+    )
     assert not store.catalog.has_unfinished_ingest()
 
 
@@ -43,7 +40,13 @@ def test_a_replaced_node_keeps_its_key_and_what_was_learned(store, graph, make):
     a, b = graph.publish(make("a", "old text"), make("b"))
     for kind in (EdgeKind.MENTION, EdgeKind.LINK, *LEARNED_KINDS):
         graph.join(a, b, kind)
-    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.LINK, 0.2),))])
+    store.apply(
+        [
+            make_change(
+                "AdjustWeights", "default", (make_change("WeightDelta", a, b, EdgeKind.LINK, 0.2),)
+            )
+        ]
+    )
     assert graph.publish(make("a", "new words")) == [a]
     clock = store.walk.get_clock("default")
     assert {p.kind for p in store.walk.get_outgoing_edges([a], clock).pointers} == LEARNED_KINDS
@@ -64,8 +67,16 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     (a,) = graph.keys("a")
     graph.join(a, b, EdgeKind.MENTION)
     graph.join(b, a, EdgeKind.MENTION)
-    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.MENTION, 0.1),))])
-    store.apply([RemoveNodes(("b",))])
+    store.apply(
+        [
+            make_change(
+                "AdjustWeights",
+                "default",
+                (make_change("WeightDelta", a, b, EdgeKind.MENTION, 0.1),),
+            )
+        ]
+    )
+    store.apply([make_change("RemoveNodes", ("b",))])
     after = graph.contents(without=("journal", "index_deletions"))
     assert after.pop(tables.namespaces.name) != before.pop(tables.namespaces.name)  # it learned
     assert after == before
@@ -79,10 +90,10 @@ def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph,
     a, b, c = graph.publish(*nodes)
     graph.join(a, b, EdgeKind.SIBLING)
     graph.join(b, c, EdgeKind.SIBLING)
-    store.apply([RemoveNodes(("b",))])
+    store.apply([make_change("RemoveNodes", ("b",))])
     # Only b → c was joined, so only c stood beside b.
     assert store.catalog.get_unlinked_keys() == [c]
-    store.apply([PutEdges((), (c,)), MoveNodes((("c", 1),))])
+    store.apply([make_change("PutEdges", (), (c,)), make_change("MoveNodes", (("c", 1),))])
     assert store.links.in_order(["s"]) == {"s": [a, c]}
     assert store.catalog.get_unlinked_keys() == [c]
 
@@ -92,16 +103,20 @@ def test_a_failing_change_takes_the_whole_call_back(store, graph, make):
     graph.publish(make("a"))
     before = graph.contents()
     with pytest.raises(TypeError, match="unknown change str"):
-        store.apply([RemoveNodes(("a",)), "no change", PutMeta((("x", "y"),))])
+        store.apply(
+            [make_change("RemoveNodes", ("a",)), "no change", make_change("PutMeta", (("x", "y"),))]
+        )
     with pytest.raises(StoreError):
-        store.apply([RemoveNodes(("a",)), PutMeta((("x", None),))])  # NOT NULL
+        store.apply(
+            [make_change("RemoveNodes", ("a",)), make_change("PutMeta", (("x", None),))]
+        )  # NOT NULL
     assert graph.contents() == before
 
 
 def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
     a, b = graph.publish(make("a"), make("b"))
     loose = [Edge(a, t, EdgeKind.LINK, 0.5, 0.5) for t in (a, b, b + 1)]
-    store.apply([PutEdges(tuple(loose))])
+    store.apply([make_change("PutEdges", tuple(loose))])
     pointers = store.walk.get_outgoing_edges([a], store.walk.get_clock("default")).pointers
     assert [p.target.key for p in pointers] == [b]
 
@@ -109,7 +124,7 @@ def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
 def test_the_journal_never_holds_text(store, graph, make):
     """Ids of what came and went are journaled, contents and titles are not."""
     graph.publish(make("a", "secret words", title="Secret Title"))
-    store.apply([RemoveNodes(("a",))])
+    store.apply([make_change("RemoveNodes", ("a",))])
     assert {entry["change"] for entry in read_journal(store)} == {"publish", "remove"}
     assert "ecret" not in str(read_journal(store))
 
@@ -128,5 +143,5 @@ def test_of_equal_edges_of_one_batch_the_last_counts(store, graph, make):
     a, b = graph.publish(make("a"), make("b"))
     weights = [*range(1000), *range(999, -1, -1)]
     edges = [Edge(a, b, EdgeKind.LINK, weight / 1000, 0.0) for weight in weights]
-    store.apply([PutEdges(tuple(edges))])
+    store.apply([make_change("PutEdges", tuple(edges))])
     assert graph.weight(a, b) == 0.0

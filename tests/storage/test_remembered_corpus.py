@@ -11,6 +11,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read import walk
+from tests.seams import get_remembered_texts
 
 TEXTS = {
     "Deploy": "To deploy, run Check CI and then Inspect Manifest.",
@@ -112,7 +113,7 @@ def test_memory_is_bounded(memory, monkeypatch):
     monkeypatch.setattr(walk, "_MAX_BYTES", 1000)
     for _ in range(3):
         assert [r.node.id for r in memory.retrieve(QUESTION, k=4).documents] == expected
-    assert memory.store.walk._corpus.size < 100_000
+    assert get_remembered_texts(memory.store).size < 100_000
 
 
 def test_threads_that_read_at_once_read_the_same(memory):
@@ -134,4 +135,4 @@ def test_what_is_forgotten_does_not_stay_in_the_process(memory):
     """The process that deletes a document drops its text at once."""
     read_all(memory.store, "default")
     memory.forget(["Check CI"])
-    assert memory.store.walk._corpus.contents == {}
+    assert get_remembered_texts(memory.store).contents == {}

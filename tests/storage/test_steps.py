@@ -2,20 +2,13 @@
 
 import pytest
 
-from crabpath_retrievers.core.changes import ConsumeFeedback, ForgetNamespace, KeepFeedback
-from crabpath_retrievers.core.changes.history import (
-    AddTransitions,
-    RestoreSnapshot,
-    TakeSnapshot,
-    TransitionCount,
-    UndoFeedback,
-)
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.core.graph import compute_hub_level
+from tests.seams import make_change
 
 HUB = next(f"hub{i}" for i in range(500) if compute_hub_level(f"hub{i}"))
 PLAIN = next(f"plain{i}" for i in range(500) if not compute_hub_level(f"plain{i}"))
-ONE = TransitionCount(0, 0, "", "find", 0, 1.0, 0.5, 1.0, 0.5)
+ONE = make_change("TransitionCount", 0, 0, "", "find", 0, 1.0, 0.5, 1.0, 0.5)
 
 
 def read(store, namespace="ann", level=1):
@@ -34,10 +27,24 @@ def read(store, namespace="ann", level=1):
 )
 def test_counts_add_up_and_never_fall_below_nothing(store, changes, left):
     """Rows begin with what is added; what is taken back, or taken from nothing, leaves none."""
-    store.apply([AddTransitions("ann", (ONE,))])
+    store.apply([make_change("AddTransitions", "ann", (ONE,))])
     for counts in changes:
-        store.apply([AddTransitions("ann", (TransitionCount(*ONE.place, *counts),))])
-    store.apply([AddTransitions("bob", (TransitionCount(*ONE.place, -1.0, 0, 0, 0),))])
+        store.apply(
+            [
+                make_change(
+                    "AddTransitions", "ann", (make_change("TransitionCount", *ONE.place, *counts),)
+                )
+            ]
+        )
+    store.apply(
+        [
+            make_change(
+                "AddTransitions",
+                "bob",
+                (make_change("TransitionCount", *ONE.place, -1.0, 0, 0, 0),),
+            )
+        ]
+    )
     assert (read(store), read(store, "bob")) == ({ONE.place: left} if left else {}, {})
 
 
@@ -45,13 +52,18 @@ def test_only_the_regions_that_are_asked_for_are_read(store, graph, make):
     """Level and region belong together; other namespaces have counts of their own."""
     one, two, other = graph.publish(make("one"), make("two"), make("other"))
     steps = tuple(ONE._replace(level=lev, region=key) for lev in (1, 2) for key in (one, two))
-    store.apply([AddTransitions("ann", (ONE, *steps)), AddTransitions("bob", steps)])
+    store.apply(
+        [
+            make_change("AddTransitions", "ann", (ONE, *steps)),
+            make_change("AddTransitions", "bob", steps),
+        ]
+    )
     ann, transitions = store.walk.get_clock("ann").key, store.regions.get_transitions
     found = transitions(ann, [(0, 0), (1, one), (2, two)])
     assert {(one.level, one.region) for one in found} == {(0, 0), (1, one), (2, two)}
     assert transitions(ann, [(1, other)]) == transitions(0, [(1, one)]) == []
     assert {one.level for one in store.regions.get_all_transitions("ann", 2)} == {0, 2}
-    store.apply([ForgetNamespace("ann")])
+    store.apply([make_change("ForgetNamespace", "ann")])
     assert (read(store), len(read(store, "bob"))) == ({}, 2)
 
 
@@ -59,14 +71,19 @@ def test_a_node_takes_the_counts_of_its_region(store, graph, make):
     """Not those of regions that led there; a restored snapshot does not bring them back."""
     hub, _, other = graph.publish(make(HUB), make(PLAIN), make("other"))
     at, there = (ONE._replace(level=1, region=key, next=to) for key, to in ((hub, 0), (other, hub)))
-    store.apply([AddTransitions("ann", (ONE, at, there)), TakeSnapshot("ann", "s", None)])
+    store.apply(
+        [
+            make_change("AddTransitions", "ann", (ONE, at, there)),
+            make_change("TakeSnapshot", "ann", "s", None),
+        ]
+    )
     version = store.regions.version()
     graph.publish(removed=(HUB,))
     assert read(store) == {ONE.place: ONE.counts, there.place: there.counts}
     assert store.regions.version() == version + 1
     graph.publish(removed=(PLAIN, "unknown"))
     assert store.regions.version() == version + 1
-    store.apply([RestoreSnapshot("s")])
+    store.apply([make_change("RestoreSnapshot", "s")])
     assert at.place not in read(store)
     assert read(store)[ONE.place] == ONE.counts
 
@@ -76,11 +93,15 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, restored):
     """What is left of them goes; the hub that comes again begins with nothing."""
     (hub,) = graph.publish(make(HUB))
     steps = (ONE, ONE._replace(level=1, region=hub))
-    counted = AddTransitions("ann", steps)
-    store.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann"))])
-    store.apply([ConsumeFeedback("ann", "f", (), 0, "{}", changes=(counted,)), counted])
+    counted = make_change("AddTransitions", "ann", steps)
+    store.apply(
+        [make_change("KeepFeedback", Feedback(None, 1.0, feedback_id="f", namespace="ann"))]
+    )
+    store.apply(
+        [make_change("ConsumeFeedback", "ann", "f", (), 0, "{}", changes=(counted,)), counted]
+    )
     graph.publish(removed=(HUB,))
     if restored:
         assert graph.publish(make(HUB)) != [hub]
-    store.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
+    store.apply([make_change("UndoFeedback", "ann", "f", 1, "{}", "note")])
     assert read(store) == {}

@@ -10,20 +10,20 @@ from dataclasses import replace
 import pytest
 from langchain_core.utils.uuid import uuid7
 
-from crabpath_retrievers.core.changes import ForgetNamespace, RecordTurn
+from crabpath_retrievers import Turn
 from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,
     SeedRecord,
-    Turn,
     WalkStep,
     is_recent_id,
     make_turn_id,
 )
 from crabpath_retrievers.errors import NotFoundError, StoreError, StoreUnavailableError
-from crabpath_retrievers.storage.store import GraphStore
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
+from tests.seams import make_change
 
 AWAY = StoreUnavailableError("the database is down")
 PATH = PathEdge("a", "b", "link", 0.5, "habitual", 0.7)
@@ -55,7 +55,7 @@ FULL = Turn(
 
 def make_record(number):
     """A turn with this number as id."""
-    return RecordTurn(replace(FULL, id=f"t{number}", namespace="n"))
+    return make_change("RecordTurn", replace(FULL, id=f"t{number}", namespace="n"))
 
 
 class Database:
@@ -163,13 +163,13 @@ def test_an_outage_between_single_writes_keeps_the_rest():
 def test_changes_come_after_the_turns_that_were_handed_over(store):
     """Forgetting a namespace right after an answer forgets that turn too."""
     store.record(make_record(1).turn)
-    store.apply([ForgetNamespace("n")])
+    store.apply([make_change("ForgetNamespace", "n")])
     assert store.catalog.statistics()["turns"] == 0
 
 
 def test_turns_of_several_namespaces_that_wait_are_recorded_in_one_batch(store):
     """Each namespace, new or not, numbers its own turns in the order of the answers."""
-    store.apply([RecordTurn(replace(FULL, id="first", namespace="ann"))])
+    store.apply([make_change("RecordTurn", replace(FULL, id="first", namespace="ann"))])
     asked = [(f"t{number}", "ann" if number % 3 else "bob") for number in range(9)]
     for name, namespace in asked:
         store.record(replace(FULL, id=name, namespace=namespace))
@@ -206,10 +206,10 @@ def test_ids_of_turns_and_of_runs_tell_their_age():
 
 def test_a_stored_turn_comes_back_equal_and_is_recorded_once(store):
     """The same id again is refused and does not advance the clock."""
-    store.apply([RecordTurn(FULL)])
+    store.apply([make_change("RecordTurn", FULL)])
     assert store.turns.get("t1") == FULL
     with pytest.raises(StoreError):
-        store.apply([RecordTurn(FULL)])
+        store.apply([make_change("RecordTurn", FULL)])
     assert store.walk.get_clock("default").turn == 1
 
 
@@ -217,7 +217,7 @@ def test_turns_are_numbered_and_found_by_id_and_run_in_their_namespace(store):
     """A run has its last turn; forgetting one namespace deletes only its turns."""
     for name, namespace, run in ("t1", "ann", "run"), ("t2", "ann", "run"), ("t3", "bob", None):
         turn = replace(FULL, id=name, namespace=namespace, run_id=run, clock=99)
-        store.apply([RecordTurn(turn)])
+        store.apply([make_change("RecordTurn", turn)])
     assert [store.turns.get(f"t{n}").clock for n in (1, 2, 3)] == [1, 2, 1]
     assert [store.walk.get_clock(name).turn for name in ("ann", "bob")] == [2, 1]
     assert (store.turns.latest("ann"), store.turns.latest("never seen")) == ("t2", None)
@@ -225,7 +225,7 @@ def test_turns_are_numbered_and_found_by_id_and_run_in_their_namespace(store):
     for wanted in ("t1", "run"):
         with pytest.raises(NotFoundError, match="no turn"):
             store.turns.get(wanted, namespace="bob")
-    store.apply([ForgetNamespace("ann")])
+    store.apply([make_change("ForgetNamespace", "ann")])
     for gone in ("t1", "run", "never recorded"):
         with pytest.raises(NotFoundError):
             store.turns.get(gone)
@@ -247,5 +247,5 @@ def test_turns_of_many_threads_get_distinct_clocks(store):
 @pytest.mark.parametrize("query", ["nul \x00 inside", "lone \ud800 surrogate", "x" * 100_000])
 def test_odd_queries_can_be_recorded(store, query):
     """No query text makes the record fail, and text that is no text comes back readable."""
-    store.apply([RecordTurn(replace(FULL, query=query))])
+    store.apply([make_change("RecordTurn", replace(FULL, query=query))])
     assert store.turns.get("t1").query == query.replace("\x00", "").replace("\ud800", "?")

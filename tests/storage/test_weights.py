@@ -9,22 +9,11 @@ import pytest
 import sqlalchemy as sa
 from tables import overlay, turns, weight_changes
 
-from crabpath_retrievers.core.changes import (
-    AdjustWeights,
-    AdvanceClock,
-    ConsumeFeedback,
-    ForgetNamespace,
-    KeepFeedback,
-    PutEdges,
-    RemoveNodes,
-    WeightDelta,
-)
-from crabpath_retrievers.core.changes.history import UndoFeedback
-from crabpath_retrievers.core.changes.notes import SetAuthority
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.core.graph import Authority, Edge, EdgeKind
 from crabpath_retrievers.storage import sql_tools
 from crabpath_retrievers.storage.read.walk import Clock
+from tests.seams import make_change
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LINK, CO_USED = EdgeKind.LINK, EdgeKind.CO_USED
@@ -41,13 +30,13 @@ def pair(graph, make) -> tuple[int, int]:
 
 def adjust(store, pair, *deltas, namespace="default", kind=LINK):
     """Change the weight of the edge in one namespace."""
-    moves = tuple(WeightDelta(*pair, kind, delta) for delta in deltas)
-    store.apply([AdjustWeights(namespace, moves, "test")])
+    moves = tuple(make_change("WeightDelta", *pair, kind, delta) for delta in deltas)
+    store.apply([make_change("AdjustWeights", namespace, moves, "test")])
 
 
 def age(store, namespace="default", **turns):
     """Let a namespace live for one half-life."""
-    store.apply([AdvanceClock(namespace, exponent=HALF, **turns)])
+    store.apply([make_change("AdvanceClock", namespace, exponent=HALF, **turns)])
 
 
 def read_moves(store):
@@ -81,10 +70,12 @@ def test_weights_belong_to_a_namespace_and_go_with_it(store, graph, pair):
     """Also what moved them and its clock; documents and other namespaces stay."""
     for namespace, delta in ("ann", 0.3), ("bob", -0.4):
         adjust(store, pair, delta, namespace=namespace)
-        store.apply([AdvanceClock(namespace, turns=3)])
+        store.apply([make_change("AdvanceClock", namespace, turns=3)])
     assert graph.weight(*pair, "ann") == pytest.approx(0.8)
     assert graph.weight(*pair, "never seen") == 0.5
-    store.apply([ForgetNamespace("ann"), ForgetNamespace("never seen")])
+    store.apply(
+        [make_change("ForgetNamespace", "ann"), make_change("ForgetNamespace", "never seen")]
+    )
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.1)
     assert store.walk.get_clock("ann") == Clock(0, 0, 0.0)
@@ -132,7 +123,7 @@ def test_deltas_add_up_within_the_bounds(store, graph, pair, deltas, moved, weig
 def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pair, monkeypatch):
     """A whole frontier is read in one; many weights move with as many as two do."""
     nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
-    store.apply([PutEdges(tuple(Edge(n, pair[0], LINK, 0.5, 0.25) for n in nodes))])
+    store.apply([make_change("PutEdges", tuple(Edge(n, pair[0], LINK, 0.5, 0.25) for n in nodes))])
     clock = store.walk.get_clock("default")
     with list_statements(monkeypatch) as statements:
         found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
@@ -140,9 +131,9 @@ def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pai
     adjust(store, pair, 0.1)
 
     def count_moving(targets):
-        deltas = tuple(WeightDelta(pair[0], n, CO_USED, 0.1) for n in targets)
+        deltas = tuple(make_change("WeightDelta", pair[0], n, CO_USED, 0.1) for n in targets)
         with list_statements(monkeypatch) as statements:
-            store.apply([AdjustWeights("default", deltas, "test")])
+            store.apply([make_change("AdjustWeights", "default", deltas, "test")])
         return len(statements)
 
     assert count_moving(nodes[:2]) == count_moving(nodes)
@@ -150,9 +141,11 @@ def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pai
 
 def test_more_edges_than_fit_into_one_statement_all_move(store, graph, make):
     nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
-    deltas = tuple(WeightDelta(a, b, CO_USED, 0.1) for a in nodes for b in nodes if a != b)
+    deltas = tuple(
+        make_change("WeightDelta", a, b, CO_USED, 0.1) for a in nodes for b in nodes if a != b
+    )
     for _ in range(2):
-        store.apply([AdjustWeights("default", deltas, "test")])
+        store.apply([make_change("AdjustWeights", "default", deltas, "test")])
     found = store.learned.weights("default", nodes)
     assert len(found) == 40 * 39
     assert list(found.values()) == pytest.approx([0.2] * len(found))
@@ -164,7 +157,7 @@ def test_moves_of_a_removed_node_go_with_it_and_unknown_edges_are_harmless(store
     assert store.walk.get_outgoing_edges(pair[1:], store.walk.get_clock("default")).pointers == []
     adjust(store, pair, 0.1)
     adjust(store, (pair[1], pair[0]), 0.1, kind=CO_USED)
-    store.apply([RemoveNodes(("b",))])
+    store.apply([make_change("RemoveNodes", ("b",))])
     assert read_moves(store) == []
 
 
@@ -174,15 +167,15 @@ def pairs(graph, make) -> dict[Authority, tuple[int, int]]:
     found = {}
     for rank in Authority:
         a, b = graph.publish(make(f"a{rank}"), make(f"b{rank}"))
-        graph.store.apply([SetAuthority((b,), rank)])
+        graph.store.apply([make_change("SetAuthority", (b,), rank)])
         found[rank] = (a, b)
     return found
 
 
 def learn(store, pairs, delta, kind=EdgeKind.CO_USED, cause=""):
     """Change weights of the default namespace."""
-    deltas = tuple(WeightDelta(*pair, kind, delta) for pair in pairs.values())
-    store.apply([AdjustWeights("default", deltas, cause)])
+    deltas = tuple(make_change("WeightDelta", *pair, kind, delta) for pair in pairs.values())
+    store.apply([make_change("AdjustWeights", "default", deltas, cause)])
 
 
 @pytest.mark.parametrize("kind", [EdgeKind.CO_USED, EdgeKind.TAUGHT, EdgeKind.INHIBITS])
@@ -203,9 +196,9 @@ def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pai
 
 def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, pairs):
     """A sibling edge fades from its prior to 0 with the turns since it was put there."""
-    store.apply([AdvanceClock("default", exponent=5.0)])
+    store.apply([make_change("AdvanceClock", "default", exponent=5.0)])
     edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
-    store.apply([PutEdges(tuple(edges))])
+    store.apply([make_change("PutEdges", tuple(edges))])
     age(store)
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
@@ -229,11 +222,13 @@ def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
 @pytest.mark.parametrize("rank", Authority)
 def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank):
     """It goes on from where it stands, with its floor."""
-    store.apply([PutEdges(tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values()))])
+    store.apply(
+        [make_change("PutEdges", tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values()))]
+    )
     learn(store, pairs, 0.3, EdgeKind.LINK)
     age(store)
     before = {pair: graph.weight(*pair) for pair in pairs.values()}
-    store.apply([SetAuthority(tuple(target for _, target in before), rank)])
+    store.apply([make_change("SetAuthority", tuple(target for _, target in before), rank)])
     assert {pair: graph.weight(*pair) for pair in before} == pytest.approx(before)
     age(store)
     for pair, weight in before.items():
@@ -242,16 +237,18 @@ def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank
 
 def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
     """What others moved is left; also where the target got its authority after the move."""
-    store.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="default"))])
-    store.apply([ConsumeFeedback("default", "f", (), 0, "{}")])
+    store.apply(
+        [make_change("KeepFeedback", Feedback(None, 1.0, feedback_id="f", namespace="default"))]
+    )
+    store.apply([make_change("ConsumeFeedback", "default", "f", (), 0, "{}")])
     learn(store, pairs, 0.25)
     age(store)
     learn(store, pairs, 0.5, cause="f")
     _, late = pairs[Authority.OVERLAY]
     age(store)
-    store.apply([SetAuthority((late,), Authority.CONSTITUTIONAL)])
+    store.apply([make_change("SetAuthority", (late,), Authority.CONSTITUTIONAL)])
     age(store)
-    store.apply([UndoFeedback("default", "f", 1, "{}", "note")])
+    store.apply([make_change("UndoFeedback", "default", "f", 1, "{}", "note")])
     left = {**{rank: LEFT[rank] ** 3 for rank in pairs}, Authority.OVERLAY: 0.5**2}
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.25 * left[rank])
@@ -268,8 +265,8 @@ def test_threads_lose_no_delta_and_do_not_lock_each_other_out(store, graph, make
         start.wait()
         for _ in range(5):
             order = edges[:: 1 if number % 2 else -1]
-            deltas = tuple(WeightDelta(*edge, LINK, step) for edge in order)
-            store.apply([AdjustWeights("default", deltas)])
+            deltas = tuple(make_change("WeightDelta", *edge, LINK, step) for edge in order)
+            store.apply([make_change("AdjustWeights", "default", deltas)])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(adjust, range(8)))
@@ -280,7 +277,7 @@ def test_edges_are_read_by_kind_in_both_directions(store, graph, make, pair):
     """Each once with what was learned; not at weight 0, and not those of removed nodes."""
     (a, b), (c, gone) = pair, graph.publish(make("c"), make("gone"))
     graph.join(b, c)
-    store.apply([PutEdges((Edge(a, b, EdgeKind.SIMILAR, 0.4, 0.4),))])
+    store.apply([make_change("PutEdges", (Edge(a, b, EdgeKind.SIMILAR, 0.4, 0.4),))])
     adjust(store, pair, 0.2)
     for edge, delta in ((a, c), 0.4), ((b, c), -0.3), ((a, gone), 0.4):
         adjust(store, edge, delta, kind=CO_USED)

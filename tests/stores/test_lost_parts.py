@@ -30,8 +30,9 @@ from crabpath_retrievers import (
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
-from crabpath_retrievers.maintenance.doctor.run import examine
+from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.vectors.chroma import ChromaIndex
+from tests.seams import get_services
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -178,7 +179,7 @@ def test_vectors_without_documents_do_not_empty_the_answers(path, caplog):
         for n in range(0, 600, 60):
             assert len(memory.retrieve(f"Passage {n}", k=4).documents) == 4
             vector = np.asarray(PLAIN.embed_query(f"Passage {n}"))
-            assert len(memory._services.scope("default").near(vector, 4)) == 4
+            assert len(get_services(memory).scope("default").near(vector, 4)) == 4
         assert memory.maintenance.reindex() == 20
         assert memory.index.beside("notes-1").count() == 0
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4

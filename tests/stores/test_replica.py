@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import ConfigurationError, CrabPath, CrabPathRetriever, Feedback, Settings
 from crabpath_retrievers.cli import app
+from tests.seams import get_services
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 LIMITS = Settings(max_replica_lag=2, time_limit=4)
@@ -167,7 +168,7 @@ def test_answers_of_two_versions_are_never_mixed(patient, other, standby):
 
 
 def test_hubs_are_never_older_than_the_version_that_they_are_remembered_for(memory, other, standby):
-    regions = memory._services.regions
+    regions = get_services(memory).regions
     standby.pause()
     pages = [Document(f"Page {n}", id=f"more{n}") for n in range(60)]
     other.add_documents(pages, split=False)

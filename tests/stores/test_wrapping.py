@@ -23,7 +23,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.maintenance.doctor.run import examine
+from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors import store_kinds
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
@@ -217,13 +217,14 @@ def test_a_filter_is_in_the_language_of_the_store(theirs, wrap, retriever, where
 
 
 @on_chroma
-def test_records_without_text_are_passed_over(theirs, wrap):
+def test_records_without_text_are_passed_over(theirs, wrap, tmp_path):
     vectors = [[1.0] * 8] * 2
-    theirs._collection.add(ids=["bare", "blank"], embeddings=vectors, documents=["", " "])
-    theirs._collection.add(ids=["none"], embeddings=vectors[:1])
+    records = chromadb.PersistentClient(path=str(tmp_path / "theirs")).get_collection("theirs")
+    records.add(ids=["bare", "blank"], embeddings=vectors, documents=["", " "])
+    records.add(ids=["none"], embeddings=vectors[:1])
     retriever = wrap(theirs, k=9)
     assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
-    theirs._collection.update(ids=["d4"], documents=[" "], embeddings=vectors[:1])
+    records.update(ids=["d4"], documents=[" "], embeddings=vectors[:1])
     assert retriever.refresh().removed == 1
 
 
@@ -269,13 +270,12 @@ async def test_deleted_documents_vanish_from_every_search(theirs, retriever):
     assert "petra" in found  # a note never stood in the store
 
 
-def test_a_query_looks_up_once_and_a_look_up_that_fails_is_an_error(retriever, monkeypatch):
-    asked, index = [], retriever.memory.index
-    look_up = index._look_up
-    monkeypatch.setattr(index, "_look_up", lambda ids: asked.append(len(ids)) or look_up(ids))
+def test_a_query_looks_up_once_and_a_look_up_that_fails_is_an_error(theirs, retriever, monkeypatch):
+    asked, look_up = [], theirs.get_by_ids
+    monkeypatch.setattr(theirs, "get_by_ids", lambda ids: asked.append(len(ids)) or look_up(ids))
     assert len(ids(retriever, k=3)) == 3
     assert asked == [3]
-    monkeypatch.setattr(index, "_look_up", fail)
+    monkeypatch.setattr(theirs, "get_by_ids", fail)
     with pytest.raises(StoreError, match="failed: full"):
         retriever.invoke(QUESTION)
 

@@ -3,8 +3,9 @@
 import itertools
 import time
 
+from crabpath_retrievers import Turn
 from crabpath_retrievers.ab import TrialSettings
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.turn import ReturnedDocument
 
 SMALL = TrialSettings(
     directional_turns=4,

@@ -2,6 +2,8 @@
 
 import sqlalchemy as sa
 
+from tests.seams import get_engine
+
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {hub})
 INSERT INTO {table} ({columns}) SELECT {values} FROM n {more}
@@ -33,7 +35,7 @@ def make_hub(memory, size):
             "",
         ),
     )
-    with memory.store._engine.begin() as connection:
+    with get_engine(memory.store).begin() as connection:
         for table, columns, values, more in rows:
             given = {"hub": size, "table": table, "columns": columns, "values": values}
             connection.execute(sa.text(FILL.format(**given, more=more)))

@@ -8,8 +8,8 @@ import tables as s
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
+from tests.seams import make_change
 
 QUESTION = "how do I deploy the service to the cluster?"
 STEPS = (
@@ -49,7 +49,7 @@ def key_of(memory, node):
 
 
 def delta(memory, source, target, weight, kind=EdgeKind.CO_USED):
-    return WeightDelta(key_of(memory, source), key_of(memory, target), kind, weight)
+    return make_change("WeightDelta", key_of(memory, source), key_of(memory, target), kind, weight)
 
 
 def weights(memory, source, namespace="ann"):

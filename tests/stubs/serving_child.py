@@ -11,32 +11,19 @@ import signal
 import sys
 from itertools import count
 
+import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes import ConsumeFeedback, MarkIndexed
-from crabpath_retrievers.learning import recorder
+from tests.seams import index_at_once, kill_after
 
-STEPS = {"applied": ConsumeFeedback, "indexed": MarkIndexed}
+STEPS = {"applied": "ConsumeFeedback", "indexed": "MarkIndexed"}
 
 
 def die():
     """Leave without any clean-up."""
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_after(memory, kind, number):
-    """Arrange for death right after the transaction with the n-th change of a kind."""
-    apply, seen = memory.store.apply, count(1)
-
-    def applied(changes):
-        results = apply(changes)
-        if any(isinstance(change, kind) for change in changes) and next(seen) == number:
-            die()
-        return results
-
-    memory.store.apply = applied
 
 
 def serve(location, vectors, apply, step):
@@ -47,8 +34,8 @@ def serve(location, vectors, apply, step):
     name, _, number = step.partition(":")
     if name in STEPS:
         # Index each episode as soon as possible.
-        recorder._INDEX_BATCH, recorder._CHECK_INTERVAL = 1, 0.0
-        die_after(memory, STEPS[name], int(number))
+        index_at_once(pytest.MonkeyPatch())
+        kill_after(STEPS[name], int(number))
     for done in count(1):
         turn = memory.retrieve(f"Which fruit is red? {done % 7}").turn.id
         receipt = memory.record(Feedback(turn, 1.0, used=["a"], feedback_id=str(done)))

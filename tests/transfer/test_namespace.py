@@ -9,9 +9,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
 from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, InvalidInputError
-from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from tests.seams import get_services, make_change
 
 # All numbers that a namespace has learned of nodes: columns with keys of these, and others.
 LEARNED = {
@@ -38,7 +38,7 @@ def numbers(memory: CrabPath, namespace: str) -> dict:
             rows = connection.execute(sa.text(query))
             found[table.name.removeprefix("crabpath_")] = sorted(map(tuple, rows))
     known = memory.store.learned.get_state(namespace)
-    mind = NamespaceModel.from_json(known.model, memory._services.history.prior)
+    mind = NamespaceModel.from_json(known.model, get_services(memory).history.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 
@@ -85,7 +85,7 @@ def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
 def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     """It is learned from there."""
     turn = learned.retrieve(QUESTIONS[1]).turn.id
-    learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
+    learned.store.apply([make_change("KeepFeedback", Feedback(turn, 1.0, feedback_id="late"))])
     there = open_memory(tmp_path / "there", documents=PAGES)
     there.transfer.import_archive(
         learned.transfer.export(tmp_path / "mind", namespace="default").path
@@ -98,9 +98,9 @@ def test_relevant_documents_that_were_not_returned_go_along(learned, tmp_path):
     """As they were ranked, and under the names that they have there."""
     turn = learned.retrieve(QUESTIONS[1], k=1).turn.id
     told = Feedback(turn, 1.0, relevant=["d30", "n"], feedback_id="late")
-    told, added = learned._services.retrieval.rank_stated(told)
+    told, added = get_services(learned).retrieval.rank_stated(told)
     assert {item.node for item in added} == {"d30", "n"}
-    learned.store.apply([KeepFeedback(told, added=added)])
+    learned.store.apply([make_change("KeepFeedback", told, added=added)])
     mind = learned.transfer.export(tmp_path / "mind", namespace="default").path
     learned.transfer.import_archive(mind, rename="copy")
     key = learned.store.walk.get_clock("copy").key
@@ -148,9 +148,8 @@ def test_a_namespace_that_has_learned_is_not_lost(taught, open_memory, tmp_path)
         assert answers(there, "default") == answers(there, "guest")
         with pytest.raises(NotFoundError):
             there.store.turns.get("other1")
-        names = {collection.name for collection in there.index._client.list_collections()}
-        beside = {f"crabpath-{kind}-{key}" for kind in ("notes", "episodes") for key in (2, 3)}
-        assert names == {"crabpath", *beside}
+        beside = {f"{kind}-{key}" for kind in ("notes", "episodes") for key in (2, 3)}
+        assert {*there.index.names_beside()} == beside
 
 
 def test_a_copy_beside_the_original(learned, taught):

@@ -6,13 +6,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, StoreError, migrate
-from crabpath_retrievers.core.changes import StageNodes
-from crabpath_retrievers.core.changes.archive import FillStore
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.storage import GraphStore
+from tests.seams import make_change
 
 
 @pytest.mark.both_databases
@@ -45,8 +45,8 @@ def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path)
 
 def test_an_interrupted_index_is_made_up_for(taught, learned, open_memory, tmp_path):
     """Whatever ends the import after its transaction, the next open goes on."""
-    there = open_memory(tmp_path / "there")
-    vectors = there.index._store
+    vectors = InMemoryVectorStore(EMBEDDINGS)
+    there = open_memory(tmp_path / "there", vectors=vectors)
 
     def away(*_columns):
         message = "the server is gone"
@@ -78,10 +78,10 @@ def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     store = open_memory(location).store
     before, meta = store.catalog.statistics(), store.catalog.meta()
     with pytest.raises(StoreError, match="source is gone"):
-        store.apply([FillStore(broken(), last, "x")])
+        store.apply([make_change("FillStore", broken(), last, "x")])
     assert store.catalog.statistics() == before
     assert store.catalog.meta() == meta
-    store.apply([FillStore(blocks, last, "x")])
+    store.apply([make_change("FillStore", blocks, last, "x")])
     assert store.catalog.statistics() == learned.store.catalog.statistics()
 
 
@@ -118,7 +118,7 @@ def test_it_shows_one_moment(learned, open_memory, location):
 def test_documents_half_added(learned, tmp_path):
     """They are finished first; the archive would hold halves."""
     node = Node("x", "x", "x", "Half.", vector=np.ones(16, dtype=np.float32))
-    learned.store.apply([StageNodes((node,))])
+    learned.store.apply([make_change("StageNodes", (node,))])
     with pytest.raises(StoreError, match="half added: open the memory once"):
         learned.transfer.export(tmp_path / "half")
     assert list(tmp_path.glob("*half*")) == []

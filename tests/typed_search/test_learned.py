@@ -3,15 +3,13 @@
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.typed_search.derive import TypedGraphs
+from tests.seams import get_services
 
 QUERY = "text 5 word5"
 
 
 def typed(memory, namespace="default"):
-    regions = Regions(memory.store, memory.settings.region)
-    graphs = TypedGraphs(memory.store, regions, memory.settings.learning)
+    graphs = get_services(memory).typed_graphs
     return graphs.derive(memory.store.walk.get_clock(namespace)).weights
 
 

@@ -8,8 +8,8 @@ import pytest
 from hub import make_hub
 
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
+from tests.seams import make_change
 
 HUB = 100_000
 
@@ -52,8 +52,11 @@ def test_weights_that_moved_stand_where_they_belong_on_every_page(open_memory, s
         (hub,) = memory.store.learned.keys(["d1"]).values()
         far = memory.store.learned.keys([f"far{n}" for n in range(1, 301)])
         deltas = {f"far{n}": (-0.9, -0.2, 0.1, 0.4)[n % 4] for n in range(1, 301, 7)}
-        moved = [WeightDelta(hub, far[node], EdgeKind.MENTION, by) for node, by in deltas.items()]
-        memory.store.apply([AdjustWeights("ann", tuple(moved), "by hand")])
+        moved = [
+            make_change("WeightDelta", hub, far[node], EdgeKind.MENTION, by)
+            for node, by in deltas.items()
+        ]
+        memory.store.apply([make_change("AdjustWeights", "ann", tuple(moved), "by hand")])
         memory.graph.add_edge("d1", "d2", "taught", 0.35, namespace="ann")
         expected = {f"far{n}": 0.3 + n / 2000 + deltas.get(f"far{n}", 0.0) for n in range(1, 301)}
         expected["d2"] = 0.35

@@ -39,6 +39,8 @@ class Backend:
     """An index, and what tests do with it."""
 
     index: VectorIndex
+    store: Any = None
+    """LangChain's, which the index wraps."""
 
     def put(self, records: dict[str, str], **metadata: object) -> None:
         """Upsert texts of numbers under ids, all with the same metadata."""
@@ -177,6 +179,7 @@ def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Back
     """An empty index of each kind."""
     name = f"test-{uuid.uuid4().hex}"
     index: VectorIndex
+    wrapped: Any = None
     if request.param == "chroma":
         index = ChromaIndex.open_directory(chroma_place, name)
     elif request.param == "chroma-server":
@@ -186,8 +189,10 @@ def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Back
         index = PgVectorIndex(store)
         index.close = store.close
     elif request.param == "langchain-pgvector":
-        index = VectorStoreIndex(_postgres(request.getfixturevalue("langchain_postgres"), name))
+        wrapped = _postgres(request.getfixturevalue("langchain_postgres"), name)
+        index = VectorStoreIndex(wrapped)
     else:
-        index = VectorStoreIndex(KINDS[request.param](chroma_place, name))
-    yield Backend(index)
+        wrapped = KINDS[request.param](chroma_place, name)
+        index = VectorStoreIndex(wrapped)
+    yield Backend(index, wrapped)
     index.close()

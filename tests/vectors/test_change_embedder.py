@@ -1,11 +1,11 @@
 """The embedder of a memory is changed while it answers; kills leave the old one or the new one."""
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ from crabpath_retrievers import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.core.changes import vectors as changes
 from crabpath_retrievers.ingest import reembed
 
 TOPICS = ("ferry", "harbour", "tax", "oven", "goal", "comet", "violin", "court")
@@ -171,12 +170,11 @@ CHILD = """
 import os, signal, sys
 from word_sums import WordSums
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core.changes import vectors
-from self_kill import kill_after
+from tests.seams import kill_after
 
 path, index, change, times = sys.argv[1:]
 memory = CrabPath.open(path, vectors=index or None, embeddings=WordSums(16))
-kill_after(getattr(vectors, change), int(times))
+kill_after(change, int(times))
 memory.maintenance.change_embedder(WordSums(24, seed=1), progress=None)
 """
 
@@ -198,7 +196,7 @@ def test_a_kill_leaves_the_old_or_the_new_embedder(place, last, times, is_switch
     arguments = [str(place["path"]), place.get("vectors", ""), last, str(times)]
     killed = subprocess.run(
         [sys.executable, "-c", CHILD, *arguments],
-        env={"PYTHONPATH": str(Path(__file__).parents[1] / "stubs"), "PATH": ""},
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""},
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
@@ -288,7 +286,7 @@ def test_an_interrupt_or_a_full_disk_leaves_the_old_embedder(tmp_path, monkeypat
 
             def fail(given, error=error):
                 done = apply(given)
-                if any(isinstance(one, changes.SwitchEmbedder) for one in given):
+                if any(type(one).__name__ == "SwitchEmbedder" for one in given):
                     raise error
                 return done
 

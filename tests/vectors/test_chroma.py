@@ -28,6 +28,7 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.vectors.chroma import ChromaIndex
+from tests.seams import get_collection
 
 X = np.array([1, 0, 0], dtype=np.float32)
 Y = np.array([0, 1, 0], dtype=np.float32)
@@ -49,9 +50,9 @@ def test_what_the_collection_holds_already_is_not_written_again(index, monkeypat
     """Chroma replaces a vector slowly, and slowly again when it opens after a kill."""
     put(index, "a", X, n=1)
     put(index, "b", Y, n=1)
-    written, upsert = [], index._records.upsert
+    written, upsert = [], get_collection(index).upsert
     monkeypatch.setattr(
-        index._records, "upsert", lambda **g: (written.append(g["ids"]), upsert(**g))
+        get_collection(index), "upsert", lambda **g: (written.append(g["ids"]), upsert(**g))
     )
     put(index, "a", X.astype(np.float16), n=1)
     index.upsert(["a", "b"], [X, X], ["", ""], [{"n": 1}, {"n": 1}])
@@ -63,7 +64,7 @@ def test_what_the_collection_holds_already_is_not_written_again(index, monkeypat
 def test_a_collection_is_created_for_cosine_with_careful_search(index):
     """Space and HNSW parameters are set when the collection is made; they cannot be later."""
     careful = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
-    assert careful.items() <= index._collection.configuration_json["hnsw"].items()
+    assert careful.items() <= get_collection(index).configuration_json["hnsw"].items()
 
 
 def test_under_a_filter_as_many_are_found_as_there_are(index):
@@ -114,7 +115,7 @@ def test_a_filter_that_chroma_cannot_read_is_an_input_error(index, condition):
 def test_an_index_that_is_not_ready_is_asked_again(index, monkeypatch, failures):
     """A moment later Chroma has it; a few times, then the error is told."""
     put(index)
-    query, left = index._records.query, iter(range(failures))
+    query, left = get_collection(index).query, iter(range(failures))
 
     def fail_at_first(**asked):
         if next(left, None) is not None:
@@ -122,7 +123,7 @@ def test_an_index_that_is_not_ready_is_asked_again(index, monkeypatch, failures)
             raise InternalError(msg)
         return query(**asked)
 
-    monkeypatch.setattr(index._records, "query", fail_at_first)
+    monkeypatch.setattr(get_collection(index), "query", fail_at_first)
     if failures == 1:
         assert index.search(X, 1) == ["a"]
     else:
@@ -216,7 +217,7 @@ def test_what_one_client_of_a_server_writes_another_sees(server, monkeypatch):
     def fail(**_asked):
         raise ConnectionError
 
-    monkeypatch.setattr(index._records, "query", fail)
+    monkeypatch.setattr(get_collection(index), "query", fail)
     with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
         index.search(X, 1)
 
@@ -230,7 +231,7 @@ def test_metadata_for_filters_is_what_chroma_takes(index):
     keys = {"": 1, "#tag": 1, "$cost": 1, "chroma:document": "a"}
     put(index, "a", **good, **values, **numbers, **lists, **keys)
     put(index, "b", Y)
-    assert index._collection.get(ids=["a"])["metadatas"] == [good]
+    assert get_collection(index).get(ids=["a"])["metadatas"] == [good]
     assert index.search(X, 2, {"flag": True}) == ["a"]
 
 
@@ -284,5 +285,4 @@ def test_a_server_that_is_silent_or_away(server, tmp_path, by_client):
     with unavailable:
         CrabPath.open(tmp_path / "new", **given)
     if client is not None:
-        client._server._session.close()
-        client._admin_client._server._session.close()
+        client.close()

@@ -12,13 +12,14 @@ import chromadb_rust_bindings
 import numpy as np
 import pytest
 from chromadb.errors import InternalError
+from filelock import FileLock
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import StoreError, StoreFullError
 from crabpath_retrievers.vectors.chroma import ChromaIndex
-from crabpath_retrievers.vectors.chroma_directory import ChromaDirectory
+from tests.seams import get_collection
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 X = np.array([1, 0, 0], dtype=np.float32)
@@ -39,14 +40,19 @@ def memory(tmp_path):
         yield opened
 
 
+def get_place(memory) -> Path:
+    """Directory of the vectors."""
+    return Path(memory.store.location) / "vectors"
+
+
 def find_broken(memory) -> list[Path]:
     """What was set aside."""
-    return sorted(Path(memory.index._directory.path).glob("broken-*"))
+    return sorted(get_place(memory).glob("broken-*"))
 
 
 def wreck(memory) -> None:
     """Chroma's catalogue is overwritten beneath an open memory."""
-    file = memory.index._directory.path / "chroma.sqlite3"
+    file = get_place(memory) / "chroma.sqlite3"
     file.write_bytes(b"\xa5" * file.stat().st_size)
 
 
@@ -60,7 +66,7 @@ def test_questions_are_answered(memory, monkeypatch, caplog):
     A torn index can claim terabytes: a file of holes is not kept, so that a backup ends. Of several
     such directories the latest is kept.
     """
-    place = Path(memory.index._directory.path)
+    place = get_place(memory)
     segment = place / "8d9f4c62-5f0a-4c8e-9a57-0d2f9a3b7c11"
     segment.mkdir()
     with (segment / "data_level0.bin").open("wb") as file:
@@ -92,7 +98,7 @@ def test_questions_are_answered(memory, monkeypatch, caplog):
 @pytest.mark.parametrize("deleted", [False, True])
 def test_an_ingest_goes_on(memory, deleted):
     """With what it was about to publish; a directory that is gone is made again, and locked."""
-    place = memory.index._directory.path
+    place = get_place(memory)
     if deleted:
         shutil.rmtree(place)
     else:
@@ -116,7 +122,7 @@ def test_other_faults_set_nothing_aside(memory, monkeypatch, failure, message):
     def fail(**_asked):
         raise failure
 
-    monkeypatch.setattr(memory.index._records, "query", fail)
+    monkeypatch.setattr(get_collection(memory.index), "query", fail)
     with pytest.raises(StoreError, match=message):
         memory.retrieve("Passage 7")
     assert find_broken(memory) == []
@@ -145,7 +151,8 @@ def test_a_failure_at_the_start(tmp_path, monkeypatch, failure):
     index.upsert(["b"], [X], [""], [{}])
     assert "b" in index.search(X, 2)
     index.close()
-    assert tmp_path.resolve() not in ChromaDirectory._known
+    with FileLock(tmp_path / "crabpath.lock", timeout=0):
+        pass  # nobody holds the directory
 
 
 def test_a_client_that_is_given_up_fails_in_words_of_ours(tmp_path, monkeypatch):
@@ -157,7 +164,7 @@ def test_a_client_that_is_given_up_fails_in_words_of_ours(tmp_path, monkeypatch)
         raise InternalError(FULL)
 
     with monkeypatch.context() as full:
-        full.setattr(index._records, "upsert", fail)
+        full.setattr(get_collection(index), "upsert", fail)
         full.setattr(chromadb_rust_bindings, "Bindings", fail)
         for call in (lambda: index.upsert(["b"], [X], [""], [{}]), index.names_beside, index.count):
             with pytest.raises(StoreError, match="is full: make room"):
@@ -235,7 +242,7 @@ def test_writes_that_fail_keep_no_later_one_waiting(tmp_path, seed):
 
 def test_a_disk_that_is_nearly_full_is_not_written_to(memory, monkeypatch):
     """Chroma would fail and have to be opened again, for which there is no room: so it answers."""
-    free = shutil.disk_usage(memory.index._directory.path)._replace(free=2**19)
+    free = shutil.disk_usage(get_place(memory))._replace(free=2**19)
     with monkeypatch.context() as full:
         full.setattr("crabpath_retrievers.vectors.chroma.disk_usage", lambda _: free)
         with pytest.raises(StoreFullError, match="is full: make room"):

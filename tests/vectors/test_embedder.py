@@ -19,13 +19,9 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     MissingExtraError,
 )
+from crabpath_retrievers.integration import Embedder
 from crabpath_retrievers.vectors import embedder
-from crabpath_retrievers.vectors.embedder import (
-    Embedder,
-    QueryBatcher,
-    find_packaged_weights,
-    to_unit_vector,
-)
+from crabpath_retrievers.vectors.embedder import QueryBatcher, find_packaged_weights, to_unit_vector
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 CRABS = Document("Crabs walk sideways.", id="crabs")
@@ -61,7 +57,7 @@ def test_the_packaged_weights_are_found_without_executing_their_package(monkeypa
     found = find_packaged_weights()
     assert found is not None
     assert (found / "model.safetensors").is_file()
-    assert embedder._WEIGHTS_PACKAGE not in sys.modules
+    assert found.parent.name not in sys.modules
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert find_packaged_weights() is None
 
@@ -69,7 +65,7 @@ def test_the_packaged_weights_are_found_without_executing_their_package(monkeypa
 @pytest.mark.parametrize("content", [b"other weights", None])
 def test_weights_that_are_not_the_official_file_are_refused(tmp_path, monkeypatch, content):
     """A wrong digest and a missing file name the extra to reinstall; nothing is executed."""
-    package = tmp_path / embedder._WEIGHTS_PACKAGE
+    package = tmp_path / find_packaged_weights().parent.name
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('executed')")
     if content is not None:

@@ -1,11 +1,13 @@
 """What every vector index does: Chroma embedded and served, pgvector, and LangChain stores."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
 from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.chroma import ChromaIndex
+from tests.seams import get_collection
 
 # Seen from "1 0 0", nearest first: cosines 1, 1/√1.25 = .89, 1/√2 = .71 and 0.
 FOUR = {"same": "1 0 0", "near": "1 0.5 0", "far": "1 1 0", "across": "0 0 1"}
@@ -74,7 +76,7 @@ def test_filter_restricts_the_search(backend):
 def test_more_records_than_one_write_takes(backend, monkeypatch):
     monkeypatch.setattr(langchain_store, "_BATCH", 7)
     if isinstance(backend.index, ChromaIndex):
-        backend.index._batch = 7
+        backend = replace(backend, index=ChromaIndex(get_collection(backend.index), batch=7))
     records = {f"n{i}": f"1 {i} 0" for i in range(30)}
     backend.put(records, lang="en")
     backend.put(records, lang="de")

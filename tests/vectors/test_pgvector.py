@@ -48,9 +48,14 @@ SAME_AS_CHROMA = [
 
 
 @pytest.fixture
-def index(pgvector_url):
+def graph(pgvector_url):
     with closing(GraphStore(pgvector_url)) as store:
-        yield PgVectorIndex(store)
+        yield store
+
+
+@pytest.fixture
+def index(graph):
+    return PgVectorIndex(graph)
 
 
 def fill(index, records=RECORDS):
@@ -86,7 +91,7 @@ def test_what_is_no_condition_is_refused(condition):
 
 
 @pytest.mark.slow
-def test_a_filter_leaves_k_hits_also_far_from_the_query(index):
+def test_a_filter_leaves_k_hits_also_far_from_the_query(graph, index):
     """The 40 rows that match are the farthest of 2,000, beyond what one scan of HNSW visits."""
     random = np.random.default_rng(0)
     points = random.normal(size=(2000, 16)).astype(np.float32)
@@ -95,7 +100,7 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(index):
     rare = set(order[:40].tolist())
     names = [f"n{i}" for i in range(len(points))]
     index.upsert(names, list(points), names, [{"rare": i in rare} for i in range(len(points))])
-    with index._store.open_reader() as connection:
+    with graph.open_reader() as connection:
         connection.exec_driver_sql("SET enable_seqscan = off")
         connection.exec_driver_sql("SET enable_sort = off")
         found = index.search(points[0], 10, {"rare": True})
@@ -106,7 +111,7 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(index):
     assert len(expected.intersection(near)) > 285
 
 
-def test_collections_of_namespaces_are_rows_of_one_table(index):
+def test_collections_of_namespaces_are_rows_of_one_table(graph, index):
     """Each finds its own rows alone; the table of documents has none of them."""
     point = np.eye(3, dtype=np.float32)
     ann, bob = index.beside("episodes-1"), index.beside("notes-2")
@@ -119,7 +124,7 @@ def test_collections_of_namespaces_are_rows_of_one_table(index):
     assert list(ann.ids()) == [["e1", "e2"]]
     ann.drop()
     assert (ann.count(), bob.count(), index.names_beside()) == (0, 1, ["notes-2"])
-    with index._store.open_reader() as connection:
+    with graph.open_reader() as connection:
         content = sa.text("SELECT DISTINCT content FROM crabpath_companion_vectors")
         assert connection.scalars(content).all() == [""]
 

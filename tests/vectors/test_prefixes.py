@@ -7,8 +7,8 @@ from word_sums import WordSums
 from benchmarks.embedders import RandomDirections
 from crabpath_retrievers import CrabPath, CrabPathRetriever, EmbeddingMismatchError, Settings
 from crabpath_retrievers.config import PrefixSettings
+from crabpath_retrievers.integration import Embedder
 from crabpath_retrievers.vectors import embedder
-from crabpath_retrievers.vectors.embedder import Embedder
 
 SEARCH = "Represent this sentence for searching relevant passages: "
 

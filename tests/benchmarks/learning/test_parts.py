@@ -11,8 +11,8 @@ from benchmarks.learning.endurance import fit_slopes, run_endurance
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import LearningPlan
 from benchmarks.learning.study import measure_learning
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 
 pytestmark = pytest.mark.slow
@@ -143,10 +143,10 @@ def test_each_part_has_orders_and_noise_of_its_own_until_they_are_given():
 
 def test_a_row_is_below_when_its_whole_interval_is_and_kinds_are_summed_up_over_cells():
     """One question in four lost, or none; equal answers have no interval."""
-    worse = feedback_grid._compare_metric([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
+    worse = feedback_grid.compare_metric([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
     assert (worse["difference"], worse["below"]) == (-0.25, True)
     assert worse["ci95"][1] < 0
-    assert not feedback_grid._compare_metric([1.0] * 40, [1.0] * 40)["below"]
+    assert not feedback_grid.compare_metric([1.0] * 40, [1.0] * 40)["below"]
     cells = [
         {"feedback": "used", "metrics": {"m": {"difference": value, "below": value < 0}}}
         for value in (0.3, -0.1)

@@ -138,8 +138,8 @@ def test_successes_are_counted_among_what_speaks_for_documents():
     said = ((1.0, "a"), (-1.0, "a"), (1.0, ""), (1.0, "b"))
     signals = [SimulatedFeedback(outcome, tuple(used)) for outcome, used in said]
     true = [[1.0, 0.0], [1.0, 0.0]]
-    assert contamination._count_supporting(signals, true, failures=False) == [(1, 1), (1, 0)]
-    assert contamination._count_supporting(signals, true, failures=True) == [(2, 1), (1, 0)]
+    assert contamination.count_supporting(signals, true, failures=False) == [(1, 1), (1, 0)]
+    assert contamination.count_supporting(signals, true, failures=True) == [(2, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(

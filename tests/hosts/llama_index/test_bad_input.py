@@ -77,7 +77,7 @@ def test_blank_pages_are_left_out(embed_model, caplog):
     made.memory.close()
 
 
-def test_other_models_and_memories(shared, documents, embed_model, place):
+def test_other_models_and_memories(shared, documents, embed_model, embeddings, place):
     """What is none; a model that the memory was not built with, though of the same dimension."""
     with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
         CrabPathRetriever(shared)
@@ -90,7 +90,7 @@ def test_other_models_and_memories(shared, documents, embed_model, place):
         def _get_text_embedding(self, text):
             return super()._get_text_embedding(text)[::-1]
 
-    other = CrabPathRetriever.from_existing(place, Other(embed_model._embeddings))
+    other = CrabPathRetriever.from_existing(place, Other(embeddings))
     with pytest.raises(EmbeddingMismatchError, match="built with model"):
         other.retrieve("Ed Wood")
     other.memory.close()

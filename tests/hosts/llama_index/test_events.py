@@ -27,6 +27,7 @@ from llama_index.retrievers.crabpath import (
     turns_of,
 )
 from llama_index.retrievers.crabpath.runs import QueryTracker
+from tests.seams import count_open_runs
 
 SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
 NO_ERRORS = OutcomePolicy(chain_error=Rule(-0.3, "harvested", on=False))
@@ -50,7 +51,7 @@ class Broken(MockLLM):
 
 def broken(fault):
     model = Broken()
-    model._fault = fault
+    model._fault = fault  # noqa: SLF001  pydantic has no other attributes
     return model
 
 
@@ -182,7 +183,7 @@ async def test_a_query_that_was_stopped_says_nothing(retriever, handle, question
     engine = RetrieverQueryEngine.from_args(retriever, llm=model)
     with handle(SILENT) as handler:
         task = asyncio.create_task(engine.aquery(question))
-        await model._asked.wait()
+        await model._asked.wait()  # noqa: SLF001  as above
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -307,7 +308,7 @@ def test_detached_it_hears_nothing(retriever, engine, handle, question):
     assert read_learned(retriever) is None
 
 
-async def test_runs_of_threads_and_tasks_do_not_mix(engine, handle, question):
+async def test_runs_of_threads_and_tasks_do_not_mix(retriever, engine, handle, question):
     found = {}
 
     async def ask(name):
@@ -317,8 +318,10 @@ async def test_runs_of_threads_and_tasks_do_not_mix(engine, handle, question):
     with handle() as handler:
         threads = [asyncio.to_thread(asyncio.run, ask(f"t{n}")) for n in range(6)]
         await asyncio.gather(*threads, *(ask(f"q{n}") for n in range(6)))
-        runs = {name: list(handler._runs.find(name).turns) for name in found}
-    assert runs == found
+        for name, turns in found.items():
+            receipts = handler.record(name, 1.0)
+            consumed = [read_consumed(retriever, turn) for turn in turns]
+            assert consumed == [receipt.feedback_id for receipt in receipts]
     assert len({turn for turns in found.values() for turn in turns}) == 12
 
 
@@ -329,5 +332,4 @@ def test_old_runs_are_forgotten_and_open_ones_do_not_pile_up():
         runs.add_turns(runs.of(f"s{number}"), [f"t{number}"], [])
         assert runs.leave(f"s{number}").turns == {f"t{number}": None}
     assert (runs.find("t0"), runs.find("t9")) == (None, runs.find("s9"))
-    assert not runs._roots
-    assert not runs._runs
+    assert count_open_runs(runs) == 0

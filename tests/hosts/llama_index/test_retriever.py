@@ -186,7 +186,7 @@ def test_nodes_keep_ids_relations_places_and_embeddings(embed_model, closing):
     """from_nodes: each node is a chunk under its own id, and comes back whole."""
     document = Document(id_="d", text=" ".join(f"Apple {n} is red." for n in range(60)))
     nodes = SPLITTER.get_nodes_from_documents([document])
-    nodes[0].embedding = embed_model._get_text_embedding("x")
+    nodes[0].embedding = embed_model.get_text_embedding("x")
     embed_model.asked.clear()
     made = closing(CrabPathRetriever.from_nodes(nodes, embed_model, similarity_top_k=len(nodes)))
     assert (nodes[0].text in embed_model.asked, nodes[1].text in embed_model.asked) == (False, True)
@@ -207,14 +207,14 @@ def test_the_model_of_the_settings_is_used_else_the_local_one(
 ):
     """OpenAI is never called unasked."""
     monkeypatch.setattr(embedder, "load_default_embeddings", lambda: embeddings)
-    assert Settings._embed_model is None
+    assert Settings._embed_model is None  # noqa: SLF001  reading the public one sets it
     made = closing(CrabPathRetriever.from_documents(documents[:2]))
     assert made.memory.embedder.embeddings is embeddings
     Settings.embed_model = embed_model
     try:
         made = closing(CrabPathRetriever.from_documents(documents[:2]))
     finally:
-        Settings._embed_model = None
+        Settings._embed_model = None  # noqa: SLF001  as above
     assert made.memory.embedder.embeddings.embed_model is embed_model
     assert embed_model.asked
 

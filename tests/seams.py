@@ -1,0 +1,87 @@
+"""The seams: the only places where tests touch what is private to the product, ten at most.
+
+Everything else goes through the public API. A test imports them as ``from tests.seams import …``.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core import changes
+from crabpath_retrievers.learning import recorder
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.base import VectorIndex
+
+
+def get_services(memory: CrabPath) -> Services:
+    """Return the services of an open memory."""
+    return memory._services
+
+
+def get_engine(store: GraphStore, *, reads: bool = False) -> sa.Engine:
+    """Return the engine through which a store writes, or the one through which it reads."""
+    return store._reader if reads else store._engine
+
+
+def get_collection(index: VectorIndex) -> Any:
+    """Return the Chroma collection of an index."""
+    return index._collection
+
+
+def count_open_runs(keeper: Any) -> int:
+    """Count the runs that a callback handler, or a tracker of LlamaIndex's queries, keeps."""
+    if hasattr(keeper, "_listener"):
+        return len(keeper._listener.runs)
+    return len(keeper._roots) + len(keeper._runs)
+
+
+def index_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Have every feedback look for what waits to be indexed, however little that is."""
+    patch.setattr(recorder, "_INDEX_BATCH", 1)
+    patch.setattr(recorder, "_CHECK_INTERVAL", 0.0)
+
+
+def finish_learning(memory: CrabPath) -> None:
+    """Wait until the background thread of a memory has nothing left to do."""
+    memory._services.recorder._worker.drain()
+
+
+def get_remembered_texts(store: GraphStore) -> Any:
+    """Return the cache in which a store remembers what it has read of the corpus."""
+    return store.walk._corpus
+
+
+def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
+    """Have the packaged model embed texts by a function, which gets the model's own one first."""
+    object.__setattr__(model, "_embed", partial(wrap, model._embed))  # pydantic sets no method
+
+
+def make_change(kind: str, *given: Any, **fields: Any) -> Any:
+    """Make a record for ``GraphStore.apply``, or a part of one, by the name of its class."""
+    names = (f"{changes.__name__}.{module.name}" for module in iter_modules(changes.__path__))
+    (made,) = {found for name in names if (found := getattr(import_module(name), kind, None))}
+    return made(*given, **fields)
+
+
+def kill_after(change: str, times: int) -> None:
+    """Kill this process once its stores have applied changes of a type so many times."""
+    left, apply = times, GraphStore.apply
+
+    def apply_and_kill(store: GraphStore, changes: Any) -> list[Any]:
+        nonlocal left
+        found = apply(store, changes)
+        left -= any(type(each).__name__ == change for each in changes)
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    GraphStore.apply = apply_and_kill
