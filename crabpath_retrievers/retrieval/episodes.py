@@ -364,6 +364,7 @@ def score_turns(
     near = compare(vectors @ vectors.T)
     words = _carry_words(recalled, heads, question, information, near)
     shares, passed = words.shares, words.passed
+    asked = fold_plurals(_get_words(question.text))
     queries = np.array([turns.vector for turns in recalled])
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
@@ -371,7 +372,8 @@ def score_turns(
     for at, turns in enumerate(recalled):
         known = {rows[node]: credit for node, credit in turns.documents.items() if node in rows}
         used = [row for row, credit in known.items() if credit > 0]
-        if used:
+        # Where nothing is asked anew, words were left out: it is the question in fewer words.
+        if used and not all(map(is_frequent, asked - fold_plurals(turns.words))):
             steps = _weigh_steps(to_past[at], to_query, near[used], used, shifts[at])
             anew = (words.new[at] * (1.0 - words.has[used])) @ words.has.T / _NATS
             passed[at] *= np.exp(-(steps + anew).max(axis=0))
