@@ -219,8 +219,8 @@ class Replay:
     def _match(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows with ids of documents in the place of their titles.
 
-        A row of whose relevant documents the memory has none gets the reason: the outcome beside
-        them is not about the documents that it has.
+        A row of whose relevant documents, or else of whose irrelevant ones, the memory has none gets
+        the reason: the outcome beside them is not about the documents that it has.
         """
         store = self._services.store
         named = {name for row in rows for field in _NAMING for name in _get_names(row, field)}
@@ -242,13 +242,11 @@ class Replay:
                 said[field] = [
                     titled[name][0] if len(titled.get(name, ())) == 1 else name for name in names
                 ]
-        relevant = _get_names(row, "relevant")
+        named = _get_names(row, "relevant") or _get_names(row, "irrelevant")
         why = None
-        if relevant and not any(
-            name in known or len(titled.get(name, ())) == 1 for name in relevant
-        ):
-            several = next((name for name in relevant if name in titled), None)
-            why = f"the memory has no document with the id, source or title {relevant[0]!r:.100}"
+        if named and not any(name in known or len(titled.get(name, ())) == 1 for name in named):
+            several = next((name for name in named if name in titled), None)
+            why = f"the memory has no document with the id, source or title {named[0]!r:.100}"
             if several is not None:
                 count = len(titled[several])
                 why = f"{count} documents have the title {several!r:.100}: give their ids"

@@ -321,6 +321,16 @@ def test_documents_are_named_by_title_and_those_that_are_gone_teach_nothing(open
         assert memory.learning.check_replay(sessions, namespace="past").matched == 1
 
 
+def test_a_line_that_calls_an_unknown_document_irrelevant_teaches_nothing(memory, sessions):
+    memory.add_documents([Document("Two weeks.", id="refunds")])
+    bad = {"query": "Is it back?", "outcome": -1, "irrelevant": ["gone"]}
+    sessions.write_text(lines(bad, {**bad, "query": QUESTION, "irrelevant": ["refunds"]}))
+    (said,) = memory.learning.check_replay(sessions).unmatched
+    assert (said.line, "title 'gone'" in said.why) == (1, True)
+    done = memory.learning.replay(sessions, namespace="past")
+    assert (done.learned, done.refused) == (1, (said,))
+
+
 def test_names_of_one_document_on_both_sides_are_refused_in_their_line(memory, sessions):
     """By id and by title: the dry run says so, and the lines after it are learned."""
     memory.add_documents([Document("Two weeks.", id="refunds", metadata={"title": "Refunds"})])
