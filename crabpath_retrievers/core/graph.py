@@ -341,7 +341,7 @@ class StoredWeight(NamedTuple):
         return floor + (weight - floor) * math.exp(_DECAY_RATES[authority] * (decay_at - exponent))
 
     def move_to(self, exponent: float) -> "StoredWeight":
-        """The same weight as of another exponent; of an earlier one, it is what decayed to it."""
+        """Weight as of another exponent; of an earlier one, the weight that decayed to it."""
         growth = min(self._compute_growth(exponent), _MAX_GROWTH)
         weight = self.floor + (self.weight - self.floor) * math.exp(growth)
         return self._replace(weight=weight, decay_at=exponent)

@@ -219,7 +219,7 @@ class Replay:
     def _match(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows with ids of documents in the place of their titles.
 
-        A row of whose relevant documents, or else of whose irrelevant ones, the memory has none gets
+        A row of whose relevant documents, or else irrelevant ones, the memory has none gets
         the reason: the outcome beside them is not about the documents that it has.
         """
         store = self._services.store

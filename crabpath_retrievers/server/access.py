@@ -44,7 +44,7 @@ _LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.I
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the sender of a request may do.
+    """Rights of the sender of a request.
 
     Attributes:
         namespaces: Namespaces, the usual one first; ``("*",)`` for all.
@@ -168,7 +168,7 @@ class Access:
         return cls(None)
 
     def authorise(self, token: str | None) -> Grant:
-        """What the bearer of a token may do.
+        """Find the rights of the bearer of a token.
 
         Args:
             token: The token itself; None where the request bears none.

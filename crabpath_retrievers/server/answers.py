@@ -81,7 +81,7 @@ def _find_sent(hint: Any) -> Any:
 
 
 def _read_docstring(record: type) -> dict[str, str]:
-    """What the docstring of a record says of its fields."""
+    """Descriptions of a record's fields, by its docstring."""
     _, _, section = (getdoc(record) or "").partition("Attributes:\n")
     return {
         name: _tidy(text) for names, text in _SAID.findall(section) for name in names.split(", ")

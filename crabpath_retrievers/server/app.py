@@ -349,7 +349,7 @@ register_url_convertor("text", _AnyText())
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What the resources of an application share."""
+    """Services that the resources of an application share."""
 
     memory: CrabPath
     access: Access

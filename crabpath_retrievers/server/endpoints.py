@@ -179,7 +179,7 @@ class Endpoint:
         return find_model(get_type_hints(self.answer)["return"])
 
     def authorise(self, access: Access, token: str | None) -> Grant:
-        """What the sender may do; nothing beside the call itself where no token is needed.
+        """Find the sender's rights; all of them where no token is needed.
 
         Raises:
             TokenError: The token is missing, unknown or expired.

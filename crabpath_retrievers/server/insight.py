@@ -208,7 +208,7 @@ class LearningReport(ApiOutput):
 
 
 class LiftReport(ApiOutput):
-    """What learning gained in a namespace."""
+    """Gain of learning in a namespace."""
 
     weeks: list[Sent[Lift]] = Field(description="Oldest first.")
 

@@ -299,7 +299,7 @@ class _MemoryServer(MCPServer):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """As of the library, with our sentences as messages."""
+        """Override the library's method, with our sentences as messages."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -310,7 +310,7 @@ class _MemoryServer(MCPServer):
     async def read_resource(
         self, uri: AnyUrl | str, context: Context | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
-        """As of the library, with our sentences as messages."""
+        """Override the library's method, with our sentences as messages."""
         try:
             return await super().read_resource(uri, context)
         except ResourceError as error:

@@ -31,7 +31,7 @@ _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
 class ErrorDetail(ApiOutput):
-    """What went wrong."""
+    """Reason of an error."""
 
     type: str
     message: str

@@ -53,7 +53,7 @@ class Places:
 
 
 class Room:
-    """What a server has for requests that somebody may send."""
+    """Places and bytes that a server has for requests."""
 
     def __init__(self, access: Access, requests: int, body_bytes: int) -> None:
         """Room for so many requests, and as many that are still coming in."""

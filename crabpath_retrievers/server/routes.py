@@ -32,7 +32,7 @@ class Health(ApiOutput):
 
 
 class Session(ApiOutput):
-    """What the sender may do."""
+    """Rights of the sender."""
 
     namespace: str = Field(description="The namespace of this request.")
     namespaces: list[str] = Field(description='All that are granted; ["*"] for every one.')
@@ -472,7 +472,7 @@ class TeachBody(NoteBody):
 
 
 class CorrectBody(NoteBody):
-    """What is right, and what was wrong."""
+    """Right text, and the documents that were wrong."""
 
     turn_id: str | None = Field(None, description="The turn that was wrong.")
     wrong: list[str] | None = Field(None, description="Wrong documents; null: the turn's best.")

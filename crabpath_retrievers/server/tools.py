@@ -231,7 +231,7 @@ class ForgetArguments(ApiInput):
 
 
 class Deletion(ApiOutput):
-    """What was deleted."""
+    """Counts of what was deleted."""
 
     deleted: int = Field(description="Number of chunks and notes.")
     unknown: list[str] = Field(description="Those of the ids that were not there.")

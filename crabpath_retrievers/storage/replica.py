@@ -78,7 +78,7 @@ class ReplicaState(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a replica answered; positions in bytes of the write-ahead log, ages in seconds."""
+    """Answer of a replica; positions in bytes of the write-ahead log, ages in seconds."""
 
     replayed: int | None
     system: int

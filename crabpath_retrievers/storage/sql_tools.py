@@ -121,7 +121,7 @@ def _is_array(value: Any, dialect: str) -> bool:
 
 
 def _list_values(value: Any, dialect: str) -> list[Any]:
-    """What the driver gets for one parameter, in order."""
+    """Values that the driver gets for one parameter, in order."""
     if not isinstance(value, list):
         return [value]
     if _is_array(value, dialect):

@@ -626,7 +626,7 @@ export interface components {
         };
         /**
          * CorrectBody
-         * @description What is right, and what was wrong.
+         * @description Right text, and the documents that were wrong.
          */
         CorrectBody: {
             text: string;
@@ -755,7 +755,7 @@ export interface components {
         };
         /**
          * ErrorDetail
-         * @description What went wrong.
+         * @description Reason of an error.
          */
         ErrorDetail: {
             type: string;
@@ -1005,7 +1005,7 @@ export interface components {
         };
         /**
          * LiftReport
-         * @description What learning gained in a namespace.
+         * @description Gain of learning in a namespace.
          */
         LiftReport: {
             /** @description Oldest first. */
@@ -1354,7 +1354,7 @@ export interface components {
         };
         /**
          * Session
-         * @description What the sender may do.
+         * @description Rights of the sender.
          */
         Session: {
             /** @description The namespace of this request. */
@@ -1523,7 +1523,7 @@ export interface components {
         };
         /**
          * TurnRecord
-         * @description What is usually asked about a recorded turn; CrabPath.explain knows the rest.
+         * @description Usual facts about a recorded turn; CrabPath.explain knows the rest.
          */
         TurnRecord: {
             /** @description Id of the turn. */
@@ -1809,7 +1809,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What the sender may do. */
+            /** @description Rights of the sender. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2696,7 +2696,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What learning gained in a namespace. */
+            /** @description Gain of learning in a namespace. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -38,7 +38,7 @@ from crabpath_retrievers.storage.sql_tools import (
 
 
 class StoredChunk(NamedTuple):
-    """What tells whether a document chunk changed: id, document, source, position, digest."""
+    """Identity of a document chunk, by which a change is seen."""
 
     id: str
     document: str
@@ -411,7 +411,7 @@ class Catalog(Queries):
         return bool(self._scalar(sa.select(sa.or_(*queues))))
 
     def find_unfinished_work(self, fact: str) -> tuple[bool, str]:
-        """The same, and the value of a fact of the store; empty without it."""
+        """Unfinished work, and the value of a fact of the store; empty without it."""
         queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
         value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
         ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
@@ -457,7 +457,7 @@ def _begins_with(text: str) -> sa.ColumnElement[bool]:
 
 
 def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnElement[bool]]:
-    """What holds of the chunks that a list has after one with this source and key."""
+    """Condition on the chunks that a list has after one with this source and key."""
     source, key = place
     if under is None:
         # Both bounds: PostgreSQL would read the other table from its first row.

@@ -38,7 +38,7 @@ class WeightRange(NamedTuple):
         return self.low <= weight <= self.high and abs(weight) >= max(self.least, _EPSILON)
 
     def where(self, weight: Any) -> list[sa.ColumnElement[bool]]:
-        """The same as conditions on a column."""
+        """Range as conditions on a column."""
         least = max(self.least, _EPSILON)
         return [weight.between(self.low, self.high), sa.func.abs(weight) >= least]
 
@@ -58,7 +58,7 @@ def sort_edges(found: Iterable[FarEnd]) -> list[FarEnd]:
 
 
 def _rank_edge(edge: FarEnd) -> tuple[float, int, int]:
-    """What edges are sorted by, here and in the database."""
+    """Sort key of edges, here and in the database."""
     return -abs(edge.weight), edge.key, edge.kind.value
 
 

@@ -219,7 +219,7 @@ class HistoryQueries(Queries):
         return FeedbackState(*rows[0]) if rows else None
 
     def find_replayed(self, names: Sequence[str], namespace: str) -> set[str]:
-        """Those of the names that are ids of feedback or of hosts' runs in a namespace."""
+        """Select the names that are ids of feedback or of hosts' runs in a namespace."""
         with self._store.open_reader():
             given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
             asked = sa.select(turns.c.run_id).join(

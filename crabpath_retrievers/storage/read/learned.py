@@ -81,7 +81,7 @@ class StoredEpisode(NamedTuple):
 
     @property
     def content(self) -> EpisodeContent:
-        """What it holds, for a change that adds to it."""
+        """Content of the episode, for a change that adds to it."""
         credit = self.documents, self.credit_by_user
         return EpisodeContent(self.turns, self.labelled_turns, *credit, self.clock)
 
@@ -103,7 +103,7 @@ class KnownNode(NamedTuple):
 
 
 class LearnedEdges(NamedTuple):
-    """What a namespace has learned about edges that leave some nodes, by keys and kind.
+    """Learned edges that leave some nodes, by keys and kind.
 
     Attributes:
         weights: Effective weights, in [-1, 1].

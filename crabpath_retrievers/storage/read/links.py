@@ -264,7 +264,7 @@ class LinkQueries(Queries):
 
 
 class RememberedLinks(LinkQueries):
-    """The same while no document is added or removed: words that come back are looked up once."""
+    """Reader that looks up words once, while no document is added or removed."""
 
     def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
         """Read from ``store`` and its full-text index."""
@@ -273,7 +273,7 @@ class RememberedLinks(LinkQueries):
         self._seconds: dict[str, set[str]] = {}
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
-        """As there."""
+        """Override :class:`LinkQueries`: names are remembered."""
         return _remember(self._names, texts, super().find_longer_names)
 
     def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]]:
@@ -290,7 +290,7 @@ class RememberedLinks(LinkQueries):
 
 
 class PublishedLinks(LinkQueries):
-    """The same right after some chunks were published: what is known of them is not read."""
+    """Reader right after some chunks were published, whose facts it does not read again."""
 
     def __init__(
         self, store: ReadableStore, fulltext: FullTextReader, published: Mapping[int, Node]
@@ -305,14 +305,14 @@ class PublishedLinks(LinkQueries):
         take: Callable[[int, Node], T],
         look_up: Callable[[list[int]], Mapping[int, T]],
     ) -> dict[int, T]:
-        """What is known or, of other chunks, looked up, by key; what is empty is left out."""
+        """Facts of chunks by key, known or looked up; empty ones are left out."""
         other = [key for key in keys if key not in self._published]
         own = {key: take(key, self._published[key]) for key in keys if key in self._published}
         known = {key: value for key, value in own.items() if value}
         return {**known, **look_up(other)} if other else known
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
-        """As there."""
+        """Override :class:`LinkQueries`: published chunks are known."""
         columns = attrgetter("id", "document", "source", "position", "title", "content")
         found = self._know(
             keys,
@@ -322,19 +322,19 @@ class PublishedLinks(LinkQueries):
         return list(found.values())
 
     def documents(self, keys: Sequence[int]) -> dict[int, str]:
-        """As there."""
+        """Override :class:`LinkQueries`: published chunks are known."""
         return self._know(keys, lambda _, node: node.document, super().documents)
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """As there."""
+        """Override :class:`LinkQueries`: published chunks are known."""
         return self._know(keys, lambda _, node: [*dict.fromkeys(node.names)], super().names)
 
     def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """As there."""
+        """Override :class:`LinkQueries`: published chunks are known."""
         return self._know(keys, lambda _, node: [*dict.fromkeys(node.addresses)], super().addresses)
 
     def references(self, keys: Sequence[int], *, terms: bool) -> dict[int, list[str]]:
-        """As there."""
+        """Override :class:`LinkQueries`: published chunks are known."""
         return self._know(
             keys,
             lambda _, node: _select_terms(dict.fromkeys(node.references), terms=terms),

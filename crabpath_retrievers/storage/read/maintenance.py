@@ -34,7 +34,7 @@ def find_awaited_turns(connection: sa.Connection) -> list[str]:
 
 
 class OldEpisodes(NamedTuple):
-    """What old feedback left.
+    """Episodes that old feedback left.
 
     Attributes:
         episodes: Ids of the episodes that no later feedback added to.

@@ -213,7 +213,7 @@ class NoteQueries(Queries):
         return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
-        """Those of the ids that belong to expired notes."""
+        """Select the ids that belong to expired notes."""
         rows = self._run(_EXPIRED, namespace=namespace, ids=list(ids), since=since)
         return {node for (node,) in rows}
 

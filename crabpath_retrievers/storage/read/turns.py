@@ -59,7 +59,7 @@ class StoredTurn(NamedTuple):
 
 
 class TurnRecord(NamedTuple):
-    """What is usually asked about a recorded turn; ``CrabPath.explain`` knows the rest.
+    """Usual facts about a recorded turn; ``CrabPath.explain`` knows the rest.
 
     Attributes:
         id: Id of the turn.

@@ -254,7 +254,7 @@ class TypedQueries(Queries):
         ]
 
     def get_facts(self, ids: Iterable[str], namespace: int) -> dict[str, NodeFacts]:
-        """What is known of the nodes that a namespace sees, by id; others are left out."""
+        """Facts about the nodes that a namespace sees, by id; others are left out."""
         query = sa.select(nodes.c.id, nodes.c.key, nodes.c.authority, nodes.c.embedding)
         query = query.where(nodes.c.owner.in_((0, namespace)))
         query = query.order_by(nodes.c.owner.desc())  # a document hides a note with its id

@@ -77,7 +77,7 @@ class VectorQueries(Queries):
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
     def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:
-        """Those of the ids that are stored and satisfy a condition."""
+        """Select the ids that are stored and satisfy a condition."""
         where = self._where(condition)
         query = (
             f"SELECT langchain_id FROM {self._table} "

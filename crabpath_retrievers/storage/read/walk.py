@@ -64,7 +64,7 @@ class Clock(NamedTuple):
 
 
 class QueryFacts(NamedTuple):
-    """What a store knows about a query before its candidates are read.
+    """Facts about a query before its candidates are read.
 
     Attributes:
         clock: State of the namespace; all 0 for one that does not exist.
@@ -204,7 +204,7 @@ _HEAD_BYTES, _EDGE_BYTES, _WORD_BYTES = 600, 200, 200  # besides vectors and tex
 
 
 class _Corpus:
-    """What a process remembers of one version of the corpus.
+    """Memory of a process about one version of the corpus.
 
     Threads that still read an older version fill their own record, which no new query reads.
     """
@@ -323,7 +323,7 @@ class WalkQueries(Queries):
         self._leaving = VersionCache[int, _LeavingEdges]()
 
     def _get_corpus(self, version: int | None) -> _Corpus:
-        """What is remembered of a version of the corpus; nothing of an unknown one."""
+        """Memory of a version of the corpus; an empty one of an unknown version."""
         corpus = self._corpus
         if version is None:
             return _Corpus(None)

@@ -472,7 +472,7 @@ def write_episode(
 
 
 def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
-    """What an episode holds; nothing if it does not exist."""
+    """Content of an episode; an empty one if it does not exist."""
     rows = _SELECT_EPISODE.rows(tx.connection, {"id": episode})
     if not rows:
         return EpisodeContent()
@@ -529,7 +529,7 @@ def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback
 
 
 def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeContent:
-    """What an episode holds after an addition: the documents and users with the most credit."""
+    """Content of an episode after an addition: the documents and users with the most credit."""
     by_user = dict(before.credit_by_user)
     if change.user is not None:
         own = _keep_most(add_credit(by_user.get(change.user, {}), change.documents))
@@ -546,7 +546,7 @@ def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeCon
 
 
 def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
-    """What a change adds to an episode, with the credit that it displaces.
+    """Addition of a change to an episode, with the credit that it displaces.
 
     Its id, turns, credit by node id, former clock (None for a new one), labelled turns, and credit
     by user and node id.

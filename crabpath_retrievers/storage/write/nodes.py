@@ -96,12 +96,12 @@ def _build_staged_row(node: Node) -> dict[str, Any]:
 
 
 def build_payload(node: Node) -> dict[str, Any]:
-    """What is stored of a node, without its id and vector."""
+    """Payload of a node, without its id and vector."""
     return {**{name: getattr(node, name) for name in _PAYLOAD}, "metadata": dict(node.metadata)}
 
 
 class NewNode(NamedTuple):
-    """What is written of a node: its payload as it is staged, its vector, its words."""
+    """Node to be written: its payload as it is staged, its vector, its words."""
 
     id: str
     payload: Mapping[str, Any]

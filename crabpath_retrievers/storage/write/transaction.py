@@ -228,7 +228,7 @@ class Transaction:
         self.update(s.namespaces, *own, version=s.namespaces.c.version + 1)
 
     def hold_nodes(self, keys: Iterable[int]) -> set[int]:
-        """Those of the keys that belong to nodes, which nobody deletes before the end; and 0."""
+        """Hold the keys that belong to nodes, which nobody deletes before the end; and 0."""
         wanted = {*keys, 0}
         if new := sorted(wanted - self._held.keys()):
             self._held |= dict.fromkeys(new, False)
