@@ -22,6 +22,7 @@ NO_PARTICIPLES = frozenset({"embed", "string", "ranking"})
 SEVERAL = frozenset({"CrabPathRetriever", "upgrade"})
 INTERNAL_MODULES = 137  # that tests import
 MOST_SEAMS = 10
+RIDDLE = re.compile(r"(What|Those|The same|As)\b")
 ABSENT_TEXTS = re.compile(r"\bdocuments? 00[0-4]\b|\b00[0-4] §|\bdesign §")
 
 
@@ -40,6 +41,18 @@ def test_no_function_is_named_by_a_lone_participle():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_participle(node.name)
     ]
     assert lone == []
+
+
+def test_first_sentences_have_a_noun_or_a_verb():
+    """A docstring does not begin with a pronoun that a reader has to resolve."""
+    riddles = [
+        f"{path}:{node.lineno} {said}"
+        for path, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and RIDDLE.match(said := ast.get_docstring(node) or "")
+    ]
+    assert riddles == []
 
 
 def _is_participle(name: str) -> bool:
