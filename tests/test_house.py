@@ -22,7 +22,7 @@ NO_PARTICIPLES = frozenset({"embed", "string", "ranking"})
 SEVERAL = frozenset({"CrabPathRetriever", "upgrade"})
 INTERNAL_MODULES = 137  # that tests import
 MOST_SEAMS = 10
-RIDDLE = re.compile(r"(What|Those|The same|As)\b")
+RIDDLE = re.compile(r"(What|Those|The same|As there)\b")
 ABSENT_TEXTS = re.compile(r"\bdocuments? 00[0-4]\b|\b00[0-4] §|\bdesign §")
 
 
