@@ -340,11 +340,6 @@ class NamespaceCollections:
         """Whether the index supports further collections."""
         return self._index is not None and self._index.has_collections
 
-    @property
-    def open_namespaces(self) -> tuple[int, ...]:
-        """Keys of the namespaces whose collections are open."""
-        return tuple(self._open)
-
     def of(self, namespace: int) -> VectorIndex:
         """The collection of a namespace, given by key; it is created if it does not exist."""
         if namespace not in self._open:

@@ -387,11 +387,6 @@ class Catalog(Queries):
         queued = (staging.c.operation == "link", nodes.c.owner <= 0)
         return sorted(self._scalars(query.where(*queued)))
 
-    def list_keys(self, since: int) -> list[int]:
-        """Keys from ``since`` on of all chunks that queries see, in order."""
-        query = sa.select(nodes.c.key).where(nodes.c.owner == 0, nodes.c.key >= since)
-        return sorted(self._scalars(query))
-
     def has_chunks_before(self, key: int) -> bool:
         """Whether a chunk that queries see has a lower key."""
         query = sa.select(nodes.c.key).where(nodes.c.owner == 0, nodes.c.key < key)
