@@ -372,6 +372,7 @@ _NEGATIONS = frozenset(
     )
 )
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
+_ALIKE = 0.5  # share of the words of two questions that are opposite
 _SHORTEST_PLURAL = 3  # letters of a word that is none
 _SAMPLE = 20_000  # characters by which a language is detected
 _DEFAULT = "de"  # language of which a query has forms that is too short to tell
@@ -440,12 +441,13 @@ def list_numbers(words: Iterable[str]) -> list[str]:
 def is_opposed(text: str, other: str) -> bool:
     """Whether two questions differ in who does what to whom, or in what is denied.
 
-    They have the same words in another order with the same beginning or end, or one of them has a
-    negation and the other one has none.
+    They have the same words in another order with the same beginning or end; or most of their words
+    in common, and one of them has a negation and the other one has none.
     """
     words, others = list_name_words(text), list_name_words(other)
     if _has_negation(text, words) != _has_negation(other, others):
-        return True
+        one, two = {*words}, {*others}
+        return len(one & two) >= _ALIKE * len(one | two)
     if words == others or sorted(words) != sorted(others):
         return False
     return words[0] == others[0] or words[-1] == others[-1]

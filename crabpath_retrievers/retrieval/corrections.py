@@ -24,7 +24,7 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.metadata import mark_correction
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.text import Floats, tokenise
+from crabpath_retrievers.core.text import Floats, is_opposed, tokenise
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction, build_note_episode_id
@@ -81,7 +81,8 @@ def find_corrections(
     outdated = {one.key for one in given if one.query and latest[one.query] != one.key}
     for item in corrections:  # these give way by what they correct
         outdated -= {item.note, item.document}
-    pool = [hit for hit in pool if hit.head.key not in outdated]
+    opposed = {key for key, asked in said.items() if asked and is_opposed(query.text, asked)}
+    pool = [hit for hit in pool if hit.head.key not in outdated | opposed]
     documents = [hit for hit in pool if hit.head.key not in notes]
     fits = _measure_fits(store, vector, seeds, said, (pool, documents), current)
     return (

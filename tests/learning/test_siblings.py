@@ -257,6 +257,18 @@ OPPOSITES = {
 }
 
 
+@pytest.mark.parametrize("kind", ["order", "negation"])
+def test_a_correction_is_none_of_the_opposite_question(kind, embeddings):
+    asked, past, right, used = OPPOSITES[kind]
+    documents = [Document(t, id=name, metadata={"title": name}) for name, t in (right, used)]
+    with CrabPath.open(embeddings=embeddings) as memory:
+        memory.add_documents(documents, split=False, progress=None)
+        turn = memory.retrieve(past, k=5).turn
+        memory.record(Feedback(turn.id, -1.0, correction=used[1]))
+        assert find_first(memory, past) not in {right[0], used[0]}
+        assert find_first(memory, asked) == right[0]
+
+
 @pytest.mark.parametrize(("asked", "past", "right", "used"), OPPOSITES.values(), ids=OPPOSITES)
 def test_a_report_spoils_no_answer_to_the_opposite_question(asked, past, right, used, embeddings):
     documents = [Document(t, id=name, metadata={"title": name}) for name, t in (right, used)]
