@@ -364,7 +364,6 @@ def score_turns(
     near = compare(vectors @ vectors.T)
     words = _carry_words(recalled, heads, question, information, near)
     shares, passed = words.shares, words.passed
-    asked = fold_plurals(_get_words(question.text))
     queries = np.array([turns.vector for turns in recalled])
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
@@ -372,8 +371,7 @@ def score_turns(
     for at, turns in enumerate(recalled):
         known = {rows[node]: credit for node, credit in turns.documents.items() if node in rows}
         used = [row for row, credit in known.items() if credit > 0]
-        # Where nothing is asked anew, words were left out: it is the question in fewer words.
-        if used and not all(map(is_frequent, asked - fold_plurals(turns.words))):
+        if used and words.is_reworded[at]:  # else it is the question in fewer words
             steps = _weigh_steps(to_past[at], to_query, near[used], used, shifts[at])
             anew = (words.new[at] * (1.0 - words.has[used])) @ words.has.T / _NATS
             passed[at] *= np.exp(-(steps + anew).max(axis=0))
@@ -409,6 +407,7 @@ class _CarriedWords(NamedTuple):
             ``[P, n]``: new ones, and those of the past query that excuse as many.
         new: Nats of words that the current query has anew and that tell, shape ``[P, Q]``.
         has: Which texts contain which words, 1 or 0, shape ``[n, Q]``.
+        is_reworded: Whether the current query has words that a past one lacks; of each past one.
     """
 
     shares: Floats
@@ -417,6 +416,7 @@ class _CarriedWords(NamedTuple):
     excuses: Floats
     new: Floats
     has: Floats
+    is_reworded: Sequence[bool]
 
 
 def _carry_words(
@@ -442,8 +442,8 @@ def _carry_words(
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
     lacking, names = lacks * nats, unnamed * nats
-    now = _mark([asked], places)
-    past = _mark([fold_plurals(turns.words) for turns in recalled], places)
+    known = [fold_plurals(turns.words) for turns in recalled]
+    now, past = _mark([asked], places), _mark(known, places)
     new, gone = now * (1.0 - past), past * (1.0 - now)
     # An outcome alone does not show that the document was used without them.
     excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
@@ -461,6 +461,7 @@ def _carry_words(
         excuses=excuses,
         new=new * telling * nats,
         has=has,
+        is_reworded=[not all(map(is_frequent, asked - words)) for words in known],
     )
 
 
