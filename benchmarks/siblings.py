@@ -26,20 +26,9 @@ _TEMPLATES = (
     "How do I reset the {name}?",
 )
 _PLACES = (
-    *(
-        "pool",
-        "library",
-        "museum",
-        "ferry",
-        "cinema",
-        "market",
-        "theatre",
-        "clinic",
-        "zoo",
-        "tower",
-    ),
-    *("garage", "archive", "harbour", "stadium", "castle", "gallery", "bakery", "sauna", "gym"),
-    "observatory",
+    *("pool", "library", "museum", "ferry", "cinema", "market", "theatre", "clinic", "zoo"),
+    *("tower", "garage", "archive", "harbour", "stadium", "castle", "gallery", "bakery"),
+    *("sauna", "gym", "observatory"),
 )
 WORDS = {
     "first/second": ("first {} office", "second {} office"),
@@ -157,13 +146,11 @@ def measure_words(
     """
     rng = random.Random(seed)  # noqa: S311  reproducible data
     asked = OTHER_FORMS[family] if forms else WORDS[family]
+    names = [subject.format(place) for place in _PLACES for subject in WORDS[family]]
     pages = {
-        subject.format(
-            place
-        ): f"The {subject.format(place)}: the fee is {rng.randrange(2, 60)} euros, "
-        f"to be paid at desk {rng.randrange(2, 40)} within {rng.randrange(3, 30)} days."
-        for place in _PLACES
-        for subject in WORDS[family]
+        name: f"The {name}: the fee is {rng.randrange(2, 60)} euros, to be paid at desk "
+        f"{rng.randrange(2, 40)} within {rng.randrange(3, 30)} days."
+        for name in names
     }
     found: list[list[bool]] = []
     with (
@@ -185,10 +172,7 @@ def measure_words(
             found.append(before + after)
     same, rest, same_after, rest_after = (sum(column) for column in zip(*found, strict=True))
     size = len(_PLACES)
-    return (
-        SiblingFigures(1, size, same, same_after),
-        SiblingFigures(1, size, rest, rest_after),
-    )
+    return SiblingFigures(1, size, same, same_after), SiblingFigures(1, size, rest, rest_after)
 
 
 def _list_questions(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -16,9 +16,6 @@ from crabpath_retrievers.integration import NAMED_OPTIONS, make_lock
 
 T = TypeVar("T")
 STORE = "CRABPATH_STORE"
-VECTORS = "CRABPATH_VECTORS"
-REPLICA = "CRABPATH_REPLICA"
-EMBEDDINGS = "CRABPATH_EMBEDDINGS"
 MODEL = "CRABPATH_MODEL"
 _DEFAULT_STORE = "memory"
 _DEFAULT_MODEL = "openai:gpt-5-mini"

@@ -428,8 +428,8 @@ def _make_plural(word: str) -> str:
     return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
 
 
-def list_numbers(words: Iterable[str]) -> list[str]:
-    """Words, and the plurals or singulars of those that are not frequent."""
+def list_with_plurals(words: Iterable[str]) -> list[str]:
+    """Words, then the singulars and plurals of those that are not frequent."""
     found = dict.fromkeys(words)
     for word in [*found]:
         if word.isalpha() and not is_frequent(word):

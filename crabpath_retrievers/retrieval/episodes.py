@@ -180,11 +180,11 @@ class EpisodeMemory:
             _scale_above(near.similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
-        if find_signs(text) != find_signs(near.episode.query):
+        if _get_signs(text) != _get_signs(near.episode.query):
             same = 0.0  # "C" and "C#" have the same words, and nearly the same vector
         alike = (max(0.0, near.similarity) + overlap) / 2
         other = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns))
-        if is_opposed(text, near.episode.query):
+        if (same or other) and is_opposed(text, near.episode.query):
             same, other = 0.0, other * (1.0 - overlap)
         return same, other, alike
 
@@ -426,9 +426,9 @@ def _carry_words(
     information: QueryInformation,
     near: Floats,
 ) -> _CarriedWords:
-    numbers = list(map(fold_plural, information.words))
-    places = {word: place for place, word in enumerate(dict.fromkeys(numbers))}
-    joined = np.array([places[word] for word in numbers], dtype=np.intp)
+    singulars = list(map(fold_plural, information.words))
+    places = {word: place for place, word in enumerate(dict.fromkeys(singulars))}
+    joined = np.array([places[word] for word in singulars], dtype=np.intp)
     nats, has = np.full(len(places), np.inf), np.zeros((len(heads), len(places)))
     np.minimum.at(nats, joined, information.nats)
     telling = np.array([float(not is_frequent(word)) for word in places])
@@ -549,6 +549,9 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
 def _get_words(text: str) -> frozenset[str]:
     """The distinct words of a query or a title."""
     return frozenset(list_distinct_words(text))
+
+
+_get_signs = lru_cache(maxsize=_CACHED)(find_signs)
 
 
 def _compare_words(

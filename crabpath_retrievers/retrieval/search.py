@@ -24,8 +24,8 @@ from crabpath_retrievers.core.text import (
     is_number,
     list_distinct_words,
     list_name_words,
-    list_numbers,
     list_query_words,
+    list_with_plurals,
     split_words,
 )
 from crabpath_retrievers.errors import InvalidInputError, StoreError, StoreUnavailableError
@@ -308,7 +308,7 @@ class SeedSearch:
         words = dict.fromkeys(list_distinct_words(asking.text))
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
-        few = list_numbers(words)[:_MAX_WORDS]
+        few = list_with_plurals(words)[:_MAX_WORDS]
         more = self._store.walk.read_more_facts(query.namespace, few, facts)
         both = QueryInformation.from_idf(compute_idf(more))
         return score_turns(recalled, heads, asking, both, self._store.stretch)
