@@ -99,6 +99,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def garbage() -> Iterator[None]:
+    """What a file of tests leaves open is that file's failure, not one of a later test."""
+    yield
+    gc.collect()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of the database run on both; others on SQLite, and with ``make test-all`` on both.
 
