@@ -63,7 +63,7 @@ bench-serve: $(STAMP)  ## what HTTP adds to a question; 64 clients with tokens o
 	$(BIN)/python -m benchmarks serve $(if $(MINUTES),--minutes $(MINUTES))
 
 openapi: $(STAMP)  ## the description of the server in docs/reference, and the types of TypeScript made from it
-	$(BIN)/python -c "import json; from crabpath_retrievers.server.app import ENDPOINTS, describe_api; \
+	$(BIN)/python -c "import json; from crabpath_server.app import ENDPOINTS, describe_api; \
 		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
 	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crabpath_lab.output import make_folder
+from crabpath_lab.reporting.plots import error_bars
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.output import make_folder
-from crabpath_retrievers.evaluation.reporting.plots import error_bars
 
 _SHOWN = {
     "dense": ("plain Chroma", "#b0bec5"),

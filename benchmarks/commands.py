@@ -11,14 +11,14 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers import InvalidInputError, MissingExtraError
-from crabpath_retrievers.cli.options import report_errors
-from crabpath_retrievers.core.extras import EXTRAS, list_missing
-from crabpath_retrievers.evaluation.output import (
+from crabpath_lab.output import (
     check_outputs,
     report_damaged_cache,
     write_json,
 )
+from crabpath_retrievers import InvalidInputError, MissingExtraError
+from crabpath_retrievers.cli.options import report_errors
+from crabpath_retrievers.core.extras import EXTRAS, list_missing
 
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
 JsonFile = Annotated[
@@ -122,7 +122,7 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     from benchmarks.learning.plan import LearningPlan, parse_shares
     from benchmarks.learning.report import render_learning, write_learning_report
     from benchmarks.learning.study import measure_learning
-    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_lab.commands.evaluation import split_names
 
     given = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "multihoprag": multihoprag}
     plan = LearningPlan(
@@ -222,7 +222,7 @@ def study_corrections(
     """Measure whether corrections come to rewordings of their question, and to no other one."""
     from benchmarks.corrections import measure_corrections
     from benchmarks.no_harm import EMBEDDERS
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.embedding import cached_embedder
 
     model = cached_embedder(EMBEDDERS[embedder], cache)
     counts = measure_corrections(model, k, held_out=held_out)
@@ -243,8 +243,8 @@ def study_poisoning(
 ) -> None:
     """Measure how far lying feedback of one name, nobody or 20 names moves others' answers."""
     from benchmarks.poisoning import measure_attack, measure_streams
-    from crabpath_retrievers.evaluation.datasets import load_beir
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.datasets import load_beir
+    from crabpath_lab.embedding import cached_embedder
 
     logging.disable(logging.ERROR)  # each lie that is bounded is one
     embeddings = cached_embedder(cache=cache)
@@ -343,8 +343,8 @@ def time_learned(
 ) -> None:
     """Compare how long a query takes in a taught namespace and in an untaught one."""
     from benchmarks.learning.learned_latency import measure_learned_latency
-    from crabpath_retrievers.evaluation.datasets import load_beir
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.datasets import load_beir
+    from crabpath_lab.embedding import cached_embedder
 
     embeddings = cached_embedder(cache=cache)
     _print_json(measure_learned_latency(load_beir(data), embeddings, taught=taught, asked=asked))
@@ -360,7 +360,7 @@ def study_warm_start(
 ) -> None:
     """Replay the training questions with what is relevant, then ask the test questions."""
     from benchmarks.warm_start import measure_warm_start
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.embedding import cached_embedder
 
     embeddings = None if cache is None else cached_embedder(cache=cache)
     _print_json(measure_warm_start(data, embeddings, taught=taught, asked=asked))
@@ -476,7 +476,7 @@ def study_no_harm(
 ) -> None:
     """Compare cold retrieval with the better of dense and hybrid search; exit code 1 if below."""
     from benchmarks.no_harm import DATA, HEADER, compare_cold, render_comparison
-    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_lab.commands.evaluation import split_names
 
     names = tuple(DATA) if datasets == "all" else split_names(datasets)
     typer.echo(HEADER)
@@ -499,7 +499,7 @@ def study_twins(
     """Compare cold retrieval with plain searches on near twins; exit code 1 if below the best."""
     from benchmarks.no_harm import HEADER, compare_twins, render_comparison
     from benchmarks.twins import FAMILIES
-    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_lab.commands.evaluation import split_names
 
     names = tuple(FAMILIES) if families == "all" else split_names(families)
     typer.echo(HEADER)
@@ -522,8 +522,8 @@ def study_siblings(
     """Count right first answers before and after true reports on some of many alike products."""
     from benchmarks.no_harm import EMBEDDERS
     from benchmarks.siblings import measure_siblings
-    from crabpath_retrievers.cli.evaluation import split_names
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.commands.evaluation import split_names
+    from crabpath_lab.embedding import cached_embedder
 
     typer.echo("| embedder | products | titles | reports | questions | frozen | learned |")
     typer.echo("|---|---|---|---|---|---|---|")
@@ -551,9 +551,9 @@ def study_sibling_words(
     """Count right first answers about pages that a common word tells from a reported one."""
     from benchmarks.no_harm import EMBEDDERS
     from benchmarks.siblings import OTHER_FORMS, WORDS, measure_words
-    from crabpath_retrievers.cli.evaluation import split_names
-    from crabpath_retrievers.evaluation.datasets import load_beir
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.commands.evaluation import split_names
+    from crabpath_lab.datasets import load_beir
+    from crabpath_lab.embedding import cached_embedder
 
     documents = () if background is None else load_beir(background).documents
     families = [*((name, False) for name in WORDS), *((name, True) for name in OTHER_FORMS)]
@@ -578,8 +578,8 @@ def study_kinds(
     """Count right first answers about products never judged, after reports on others."""
     from benchmarks.kinds import measure_kinds
     from benchmarks.no_harm import EMBEDDERS
-    from crabpath_retrievers.cli.evaluation import split_names
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.commands.evaluation import split_names
+    from crabpath_lab.embedding import cached_embedder
 
     typer.echo("| embedder | titles | products taught | questions | same words | other words |")
     typer.echo("|---|---|---|---|---|---|")
@@ -600,8 +600,8 @@ def study_routes(
 ) -> None:
     """Count routes to used documents that become reflexes, and what else moves with them."""
     from benchmarks.routes import chain_corpus, measure_routes, sample_corpus
+    from crabpath_lab.embedding import cached_embedder
     from crabpath_retrievers.config import LearningSettings
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
 
     variants = {"all": LearningSettings()}
     if ablation:
@@ -622,8 +622,8 @@ def study_paraphrases(
     """Count right first answers in phrasings of a need that was taught in another one."""
     from benchmarks.no_harm import EMBEDDERS
     from benchmarks.paraphrases import measure_paraphrases
-    from crabpath_retrievers.evaluation.datasets.beir import load_beir
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.datasets.beir import load_beir
+    from crabpath_lab.embedding import cached_embedder
 
     model = cached_embedder(EMBEDDERS[embedder], cache)
     _print_json(measure_paraphrases(load_beir(data), model)._asdict())
@@ -635,7 +635,7 @@ def study_versions(cache: Cache = None) -> None:
     """Measure which of two dated versions that contradict each other stands first."""
     from benchmarks.no_harm import EMBEDDERS
     from benchmarks.versions import measure_versions
-    from crabpath_retrievers.evaluation.embedding import cached_embedder
+    from crabpath_lab.embedding import cached_embedder
 
     made = {name: cached_embedder(model, cache) for name, model in EMBEDDERS.items()}
     _print_json({name: measure_versions(model)._asdict() for name, model in made.items()})
@@ -652,7 +652,7 @@ def study_small_talk(
 ) -> None:
     """Measure what a least score does to small talk and to real questions."""
     from benchmarks.small_talk import measure_thresholds
-    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_lab.commands.evaluation import split_names
 
     typer.echo(
         "| data | min_score | small talk without a document | questions without | right lost |"
@@ -720,8 +720,8 @@ def time_maintenance(
 
 def _load_hotpotqa(folder: Path | None) -> Any:
     """HotpotQA from a folder in BEIR format, or the shipped sample."""
-    from crabpath_retrievers.evaluation.datasets import load_beir
-    from crabpath_retrievers.evaluation.datasets.sample import load_sample
+    from crabpath_lab.datasets import load_beir
+    from crabpath_lab.datasets.sample import load_sample
 
     return load_beir(folder, "HotpotQA") if folder else load_sample()
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.retrieval.pipeline import Answer
 
 _DATA = Path(__file__).with_suffix(".json")

@@ -13,8 +13,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.siblings import generate_products
+from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.evaluation.scratch import open_scratch
 
 _PAGES = {
     "Terms": "Claims about the {name} are accepted within {few} months from the date on the "

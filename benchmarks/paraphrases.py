@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
+from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.evaluation.datasets import Dataset
 
 _SHOWN = 10  # documents of an answer that is taught
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 
+from crabpath_lab.datasets import Dataset, make_passage
+from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.evaluation.datasets import Dataset, make_passage
-from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.retrieval.pipeline import Answer
 
 Liars = Literal["one name", "nobody", "20 names"]

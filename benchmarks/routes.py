@@ -12,11 +12,11 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 ROUNDS = 10

@@ -13,13 +13,13 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import (
+from crabpath_lab.datasets import (
     Dataset,
     load_hotpotqa,
     load_multihoprag,
     load_musique,
 )
+from crabpath_retrievers import InvalidInputError
 
 _FILE = Path(__file__).with_name("samples.json")
 _LOADERS: dict[str, Callable[[Path], Dataset]] = {

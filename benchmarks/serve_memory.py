@@ -21,7 +21,7 @@ import psutil
 from benchmarks.serve import make_documents, make_question
 from benchmarks.soak.stores import Hashed
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server.app import create_app, run_app
+from crabpath_server.app import create_app, run_app
 
 _SPAWN = multiprocessing.get_context("spawn")
 _CLIENTS = 4

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.no_harm import DATA, EMBEDDERS
-from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.evaluation.plan import EvaluationPlan
-from crabpath_retrievers.evaluation.scratch import open_scratch
+from crabpath_lab.embedding import cached_embedder
+from crabpath_lab.plan import EvaluationPlan
+from crabpath_lab.scratch import open_scratch
 
 THRESHOLDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 SMALL_TALK = (

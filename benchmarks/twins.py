@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from crabpath_lab.datasets import Dataset, make_passage
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import Dataset, make_passage
 
 _SYLLABLES = (
     *("ba", "cor", "del", "en", "far", "gil", "hol", "is", "jun", "kal", "lor", "mer", "nor"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.scratch import open_scratch
+from crabpath_lab.scratch import open_scratch
 
 Right = Callable[[list[str], str, str], bool]
 """Whether an answer, given by its ids, is right about an old and a new page."""

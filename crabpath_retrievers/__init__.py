@@ -1,6 +1,5 @@
 """CrabPath: retrieval over a graph of your documents that learns from outcomes."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers.errors import (
@@ -26,6 +25,7 @@ from crabpath_retrievers.errors import (
 )
 
 if TYPE_CHECKING:
+    from crabpath_lab.shadow import ShadowRetriever
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.autotune import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
@@ -37,39 +37,38 @@ if TYPE_CHECKING:
     from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.queue import LearningTally
-    from crabpath_retrievers.maintenance import MaintenanceReport
-    from crabpath_retrievers.maintenance.autotune import TuneReport
-    from crabpath_retrievers.maintenance.health.report import HealthReport
-    from crabpath_retrievers.maintenance.readiness import Readiness
     from crabpath_retrievers.memory.documents import Forgotten
-    from crabpath_retrievers.memory.graph import MemoryGraph
     from crabpath_retrievers.memory.learning import MemoryLearning
-    from crabpath_retrievers.memory.maintenance import MemoryMaintenance
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
-    from crabpath_retrievers.memory.regions import MemoryRegions, RegionMDP
-    from crabpath_retrievers.memory.replay import ReplayCheck, ReplayReport
-    from crabpath_retrievers.memory.transfer import MemoryTransfer
-    from crabpath_retrievers.regions.overview import PlacedRegion, RegionMap
-    from crabpath_retrievers.retrieval.explain import Explanation
-    from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
-    from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model.client import RouterSettings
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
-    from crabpath_retrievers.shadow import ShadowRetriever
-    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
-    from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-    from crabpath_retrievers.storage.read.notes import NoteRecord
-    from crabpath_retrievers.storage.read.turns import TurnRecord
-    from crabpath_retrievers.stores.migrate import migrate
-    from crabpath_retrievers.transfer.export import ExportResult
-    from crabpath_retrievers.typed_search.follow import (
+    from crabpath_retrievers.memory.readiness import Readiness
+    from crabpath_retrievers.parts.operation.maintenance import MaintenanceReport
+    from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
+    from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
+    from crabpath_retrievers.parts.operation.memory_maintenance import MemoryMaintenance
+    from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
+    from crabpath_retrievers.parts.operation.migrate import migrate
+    from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+    from crabpath_retrievers.parts.operation.transfer.export import ExportResult
+    from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
+    from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
+    from crabpath_retrievers.parts.typed_graph.follow import (
         EdgePage,
         Neighbour,
         ReachedNode,
         WeighedEdge,
     )
-    from crabpath_retrievers.typed_search.granger import Influence
-    from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
+    from crabpath_retrievers.parts.typed_graph.granger import Influence
+    from crabpath_retrievers.parts.typed_graph.memory_graph import MemoryGraph
+    from crabpath_retrievers.parts.typed_graph.search import BayesianHit, CausalHit, GraphHit
+    from crabpath_retrievers.retrieval.explain import Explanation
+    from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+    from crabpath_retrievers.retriever import CrabPathRetriever
+    from crabpath_retrievers.routing.chat_model.client import RouterSettings
+    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+    from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+    from crabpath_retrievers.storage.read.notes import NoteRecord
+    from crabpath_retrievers.storage.read.turns import TurnRecord
     from crabpath_retrievers.vectors.opening import MemoryInfo
 
 __version__ = "0.1.0"
@@ -165,37 +164,39 @@ _MODULES = {
     "ingest.sync": "SyncPlan",
     "learning.lift": "Lift ShadowLift",
     "learning.queue": "LearningTally",
-    "maintenance": "MaintenanceReport",
-    "maintenance.autotune": "TuneReport",
-    "maintenance.health.report": "HealthReport",
-    "maintenance.readiness": "Readiness",
     "memory.documents": "Forgotten",
-    "memory.graph": "MemoryGraph",
     "memory.learning": "MemoryLearning",
-    "memory.replay": "ReplayCheck ReplayReport",
-    "memory.maintenance": "MemoryMaintenance",
     "memory.namespaces": "MemoryNamespaces",
-    "memory.regions": "MemoryRegions RegionMDP",
-    "memory.transfer": "MemoryTransfer",
-    "regions.overview": "PlacedRegion RegionMap",
+    "memory.readiness": "Readiness",
+    "parts.operation.maintenance": "MaintenanceReport",
+    "parts.operation.maintenance.autotune": "TuneReport",
+    "parts.operation.maintenance.health.report": "HealthReport",
+    "parts.operation.memory_maintenance": "MemoryMaintenance",
+    "parts.operation.memory_transfer": "MemoryTransfer",
+    "parts.operation.migrate": "migrate",
+    "parts.operation.replay": "ReplayCheck ReplayReport",
+    "parts.operation.transfer.export": "ExportResult",
+    "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
+    "parts.region_mdp.overview": "PlacedRegion RegionMap",
+    "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
+    "parts.typed_graph.granger": "Influence",
+    "parts.typed_graph.memory_graph": "MemoryGraph",
+    "parts.typed_graph.search": "BayesianHit CausalHit GraphHit",
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
-    "routing.chat_model.router": "ChatModelRouter",
     "routing.chat_model.client": "RouterSettings",
-    "shadow": "ShadowRetriever",
+    "routing.chat_model.router": "ChatModelRouter",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",
-    "stores.migrate": "migrate",
-    "transfer.export": "ExportResult",
-    "typed_search.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
-    "typed_search.granger": "Influence",
-    "typed_search.search": "BayesianHit CausalHit GraphHit",
     "vectors.opening": "MemoryInfo",
 }
-_LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
+_LAZY = {
+    name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()
+}
+_LAZY["ShadowRetriever"] = "crabpath_lab.shadow"
 
 
 def __dir__() -> list[str]:
@@ -204,6 +205,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        from crabpath_retrievers.core.extras import load_part
+
+        return getattr(load_part(_LAZY[name]), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

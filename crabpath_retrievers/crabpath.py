@@ -1,7 +1,7 @@
 """``CrabPath``: a memory of documents that is searched, walked and learns from outcomes."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, perform, run
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar
@@ -56,7 +57,6 @@ from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
-from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     Forgotten,
@@ -69,9 +69,7 @@ from crabpath_retrievers.memory.documents import (
     refresh_wrapped,
     to_unit_vectors,
 )
-from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
 from crabpath_retrievers.memory.learning import AsyncMemoryLearning, MemoryLearning
-from crabpath_retrievers.memory.maintenance import AsyncMemoryMaintenance, MemoryMaintenance
 from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
 from crabpath_retrievers.memory.notes import (
     NoteFields,
@@ -84,10 +82,9 @@ from crabpath_retrievers.memory.notes import (
     require_taught_kind,
     save_note,
 )
-from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
+from crabpath_retrievers.memory.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.reranker import HostReranker
-from crabpath_retrievers.memory.services import Component, Services, describe_briefly
-from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
+from crabpath_retrievers.memory.services import Component, OptionalPart, Services, describe_briefly
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
@@ -98,8 +95,21 @@ from crabpath_retrievers.vectors.opening import MemoryInfo, VectorPlace, describ
 if TYPE_CHECKING:
     from ray.data import Dataset
 
+    from crabpath_lab.shadow import PresentRetriever, ShadowRetriever
+    from crabpath_retrievers.parts.operation.memory_maintenance import (
+        AsyncMemoryMaintenance,
+        MemoryMaintenance,
+    )
+    from crabpath_retrievers.parts.operation.memory_transfer import (
+        AsyncMemoryTransfer,
+        MemoryTransfer,
+    )
+    from crabpath_retrievers.parts.region_mdp.memory_regions import (
+        AsyncMemoryRegions,
+        MemoryRegions,
+    )
+    from crabpath_retrievers.parts.typed_graph.memory_graph import AsyncMemoryGraph, MemoryGraph
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
-    from crabpath_retrievers.shadow import PresentRetriever, ShadowRetriever
 
 
 class CrabPath(Component):
@@ -122,17 +132,22 @@ class CrabPath(Component):
         settings: The settings it was opened with.
     """
 
+    regions: "OptionalPart[MemoryRegions]" = OptionalPart("region_mdp.memory_regions:MemoryRegions")
+    graph: "OptionalPart[MemoryGraph]" = OptionalPart("typed_graph.memory_graph:MemoryGraph")
+    maintenance: "OptionalPart[MemoryMaintenance]" = OptionalPart(
+        "operation.memory_maintenance:MemoryMaintenance"
+    )
+    transfer: "OptionalPart[MemoryTransfer]" = OptionalPart(
+        "operation.memory_transfer:MemoryTransfer"
+    )
+
     def __init__(self, services: Services) -> None:
         """Wrap open services; :meth:`open` opens them."""
         super().__init__(services)
         self.store, self.index = services.store, services.index
         self.embedder, self.settings = services.embedder, services.settings
         self.namespaces = MemoryNamespaces(services)
-        self.regions = MemoryRegions(services)
-        self.graph = MemoryGraph(services)
-        self.maintenance = MemoryMaintenance(services)
         self.learning = MemoryLearning(services)
-        self.transfer = MemoryTransfer(services)
 
     @classmethod
     def open(  # noqa: PLR0913  each is a part that a host may bring
@@ -301,11 +316,9 @@ class CrabPath(Component):
             documents = retriever.invoke("how do I deploy?")
             memory.record(documents, True, used=documents[:1])
         """
-        from crabpath_retrievers.memory.shadow import Shadow
-        from crabpath_retrievers.shadow import make_shadow
-
+        make_shadow: Callable[..., ShadowRetriever] = load_part("crabpath_lab.shadow").make_shadow
         k = fields.pop("k", None)
-        return make_shadow(retriever, self.as_retriever(**fields), Shadow(self._services), k)
+        return make_shadow(retriever, self.as_retriever(**fields), self._services, k)
 
     @property
     def aio(self) -> "AsyncCrabPath":
@@ -1036,16 +1049,29 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     They run in worker threads; a query awaits its router natively.
     """
 
+    regions: "OptionalPart[AsyncMemoryRegions]" = OptionalPart(
+        "region_mdp.memory_regions:AsyncMemoryRegions"
+    )
+    graph: "OptionalPart[AsyncMemoryGraph]" = OptionalPart(
+        "typed_graph.memory_graph:AsyncMemoryGraph"
+    )
+    maintenance: "OptionalPart[AsyncMemoryMaintenance]" = OptionalPart(
+        "operation.memory_maintenance:AsyncMemoryMaintenance"
+    )
+    transfer: "OptionalPart[AsyncMemoryTransfer]" = OptionalPart(
+        "operation.memory_transfer:AsyncMemoryTransfer"
+    )
+
     def __init__(self, blocking: CrabPath, services: Services) -> None:
         """The asynchronous view of ``blocking``, which has these services."""
         AsyncView.__init__(self, blocking)
         Component.__init__(self, services)
         self.namespaces = AsyncMemoryNamespaces(blocking.namespaces)
-        self.regions = AsyncMemoryRegions(blocking.regions)
-        self.graph = AsyncMemoryGraph(blocking.graph)
-        self.maintenance = AsyncMemoryMaintenance(blocking.maintenance)
         self.learning = AsyncMemoryLearning(blocking.learning)
-        self.transfer = AsyncMemoryTransfer(blocking.transfer)
+
+    def get_source(self, part: str) -> object:
+        """The component that an asynchronous one runs."""
+        return getattr(self._blocking, part)
 
     close = off_loop(CrabPath.close)
     add_documents = off_loop(CrabPath.add_documents, slow=True)

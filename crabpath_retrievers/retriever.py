@@ -361,7 +361,7 @@ class CrabPathRetriever(BaseRetriever):
 
             retriever = CrabPathRetriever.from_vectorstore(store, path="./graph", k=4)
         """
-        from crabpath_retrievers.stores.wrap import unwrap_store, wrap_vectorstore
+        from crabpath_retrievers.wrap import unwrap_store, wrap_vectorstore
 
         store, store_fields = unwrap_store(vectorstore)
         opening, own = _split_fields(fields, embeddings)

@@ -20,7 +20,7 @@ from langchain_core.tracers import LangChainTracer
 from langsmith import Client
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.callbacks.langsmith import PullReport, pull
+from crabpath_retrievers.parts.langsmith import PullReport, pull
 
 PROJECT = os.environ.get("LANGSMITH_PROJECT", "default")
 QUESTION = "How do I roll back a release?"

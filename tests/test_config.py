@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from crabpath_lab.ab import TrialSettings
 from crabpath_retrievers import Knobs, Rule, Settings
-from crabpath_retrievers.ab import TrialSettings
 from crabpath_retrievers.config import (
     AutotuneSettings,
     HealthSettings,

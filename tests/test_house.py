@@ -19,7 +19,7 @@ PARTICIPLES = frozenset(
 )
 NO_PARTICIPLES = frozenset({"embed", "string", "ranking"})
 # Each host's retriever has the name that its users expect, and each migration Alembic's.
-SEVERAL = frozenset({"CrabPathRetriever", "upgrade"})
+SEVERAL = frozenset({"CrabPathRetriever", "register", "upgrade"})
 INTERNAL_MODULES = 137  # that tests import
 MOST_SEAMS = 10
 RIDDLE = re.compile(r"(What|Those|The same|As there)\b")

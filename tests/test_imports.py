@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from crabpath_retrievers.core.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 ADAPTERS = ROOT / "adapters"
+HOSTS = ("langgraph_crabpath", "llama_index")
+PARTS = ("crabpath_lab", "crabpath_server")
 HEAVY = {"torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers"}
 MEASURE = """
 import json, sys, time
@@ -87,9 +90,10 @@ def test_errors_form_a_tree():
     assert len(found) > 1
 
 
-def test_adapters_import_public_names_only():
+def test_adapters_of_hosts_import_public_names_only():
     """From ``crabpath_retrievers`` and ``crabpath_retrievers.integration``."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in ADAPTERS.rglob("*.py")]
+    files = [file for host in HOSTS for file in (ADAPTERS / host).rglob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
     imports = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     modules = {node.module for node in imports if node.module is not None}
     internal = {name for name in modules if name.split(".")[0] == "crabpath_retrievers"}
@@ -102,7 +106,7 @@ def test_adapters_import_public_names_only():
     [
         ("langchain", "langgraph_crabpath", r"needs lang[a-z.]*: .*\[langgraph\]"),
         ("llama_index.core", "llama_index.retrievers.crabpath", "LlamaIndex is not .*llama-index"),
-        ("mcp.server", "crabpath_retrievers.server", r"needs mcp: .*\[server\]"),
+        ("mcp.server", "crabpath_server; crabpath_server.Access", r"needs mcp: .*\[server\]"),
     ],
 )
 def test_the_message_names_the_command(module, adapter, message):
@@ -135,13 +139,20 @@ def test_the_modules_of_extras_are_of_their_packages():
             for one in declared
             if f"extra == '{extra}'" in one.replace('"', "'")
         }
+        for part in packages & {"crabpath-lab", "crabpath-server"}:
+            needed = map(Requirement, metadata(part).get_all("Requires-Dist"))
+            packages |= {re.sub("[._]", "-", one.name.lower()) for one in needed}
         for module in modules:
             names = {re.sub("[._]", "-", name.lower()) for name in known[module]}
             assert names & packages, (extra, module)
 
 
-def test_both_distributions_are_of_one_version():
+def test_all_distributions_are_of_one_version():
     version = crabpath_retrievers.__version__
+    for part in PARTS:
+        assert import_module(part).__version__ == version
+        text = (ADAPTERS / part / "pyproject.toml").read_text(encoding="utf-8")
+        assert re.findall(r'"crabpath-retrievers\S*==(\S*)"', text) == [version]
     own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     adapter = (ADAPTERS / "llama_index" / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{version}"' in adapter
@@ -149,7 +160,9 @@ def test_both_distributions_are_of_one_version():
     needed += re.findall(r'"(crabpath-retrievers>=[^"]*)"', adapter)
     assert len(needed) == 2
     assert all(Requirement(text).specifier.contains(version) for text in needed)
+    assert set(re.findall(r'"crabpath-(?:lab|server)\S*==(\S*)"', own)) == {version}
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert (ADAPTERS / "llama_index" / "LICENSE").read_text(encoding="utf-8") == licence
+    for folder in ("llama_index", *PARTS):
+        assert (ADAPTERS / folder / "LICENSE").read_text(encoding="utf-8") == licence
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -99,12 +99,14 @@ def follow(owner: Any, parts: list[str]) -> str | None:
     for part in parts:
         fields = getattr(owner, "model_fields", {})
         hints = get_type_hints(owner) if isinstance(owner, type) and owner is not CrabPath else {}
-        if part in fields:
+        if owner is CrabPath and part in COMPONENTS:
+            owner = COMPONENTS[part]
+        elif part in fields:
             owner = fields[part].annotation
         elif hasattr(owner, part):
             owner = getattr(owner, part)
-        elif part in hints or (owner is CrabPath and part in COMPONENTS):
-            owner = COMPONENTS.get(part)
+        elif part in hints:
+            owner = None
         else:
             return part
         if not isinstance(owner, type):

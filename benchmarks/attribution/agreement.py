@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
+from crabpath_lab.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 
 Flags = NDArray[np.bool_]
 

@@ -11,8 +11,8 @@ from benchmarks.episodes.outcome_prediction import (
     to_record,
 )
 from benchmarks.episodes.tau_bench import load_trajectories
+from crabpath_lab.embedding import cached_embedder
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 

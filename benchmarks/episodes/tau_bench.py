@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
+from crabpath_lab.datasets.files import read_json_lines
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.files import read_json_lines
 
 _MAX_CHARACTERS = 2000  # characters of an observation that are embedded
 

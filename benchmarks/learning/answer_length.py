@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import USED_FEEDBACK, PairedLearners
-from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, EvaluationCorpus
-from crabpath_retrievers.evaluation.methods.dense import open_dense
-from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
-from crabpath_retrievers.evaluation.streams.learners import (
+from crabpath_lab.methods import CHUNKS_PER_DOCUMENT, EvaluationCorpus
+from crabpath_lab.methods.dense import open_dense
+from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.streams.learners import (
     CrabPathLearner,
     RankedDocument,
     TaughtAnswer,
 )
-from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
+from crabpath_lab.streams.simulated_feedback import SimulatedFeedback
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
 
 DEPTH = 10  # most documents of an answer
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5)

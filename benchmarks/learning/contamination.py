@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
-from crabpath_retrievers.evaluation.learning_rules import use_rules
-from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
-from crabpath_retrievers.evaluation.streams.learners import (
+from crabpath_lab.learning_rules import use_rules
+from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     TaughtAnswer,
 )
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+from crabpath_lab.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
 )

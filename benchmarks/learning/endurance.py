@@ -13,20 +13,20 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
 from benchmarks.speed.timing import time_call
-from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.statistics import percentiles
-from crabpath_retrievers.evaluation.streams.learners import (
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.scoring.statistics import percentiles
+from crabpath_lab.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     RankedDocument,
     TaughtAnswer,
     ranked_documents,
 )
-from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
-from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
+from crabpath_lab.streams.prequential import StreamSchedule, run_stream
+from crabpath_lab.streams.simulated_feedback import SimulatedFeedback
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.vectors.embedder import Embedder
 
 WINDOW = 500  # turns that are measured together

@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from benchmarks.learning.plan import LearningPlan
-from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+from crabpath_lab.scoring.measures import PerQuery
+from crabpath_lab.scoring.statistics import compare_paired
+from crabpath_lab.streams.simulated_feedback import (
     FeedbackKind,
     FeedbackSimulator,
 )

@@ -9,11 +9,11 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.speed.timing import bootstrap_median, time_call, time_pairs
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 
 _SHOWN = 10  # documents per answer
 _ROUNDS = 5

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crabpath_retrievers.evaluation.reporting.tables import format_interval, render_table
+from crabpath_lab.reporting.tables import format_interval, render_table
 
 _CONTAMINATION_NOTE = """\
 The chain reads five documents and says what it followed; the outcome is wrong as often as `noise`

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.scratch import open_scratch
-from crabpath_retrievers.evaluation.streams.learners import (
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.scoring.measures import PerQuery
+from crabpath_lab.scratch import open_scratch
+from crabpath_lab.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     StreamLearner,
 )
-from crabpath_retrievers.evaluation.streams.prequential import (
+from crabpath_lab.streams.prequential import (
     StreamPass,
     StreamSchedule,
     run_stream,
 )
-from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.evaluation.streams.stream import score_pass
+from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
+from crabpath_lab.streams.stream import score_pass
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.routing.policy import Router
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from crabpath_lab.commands.evaluation import split_names
+from crabpath_lab.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.cli.evaluation import split_names
-from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 
 PARTS = (
     "grid",

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.evaluation.reporting.plots import DPI, error_bars
-from crabpath_retrievers.evaluation.reporting.tables import Figures
+from crabpath_lab.reporting.plots import DPI, error_bars
+from crabpath_lab.reporting.tables import Figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

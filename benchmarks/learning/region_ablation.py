@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
-from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.evaluation.learning_rules import use_rules
-from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+from crabpath_lab.learning_rules import use_rules
+from crabpath_lab.scoring.measures import PerQuery
+from crabpath_lab.scoring.statistics import compare_paired
+from crabpath_lab.streams.simulated_feedback import (
     FeedbackKind,
     FeedbackSimulator,
 )
+from crabpath_retrievers.config import LearningSettings, Settings
 
 REGIONS_ON = "regions on"
 EPOCHS = 2

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.learning.memory_tables import render_contamination, render_regions
 from benchmarks.learning.plots import write_learning_plots
-from crabpath_retrievers.evaluation.reporting.tables import Figures, format_interval, render_table
+from crabpath_lab.reporting.tables import Figures, format_interval, render_table
 
 _NOTE = """\
 Every answer was given and kept before its label was read. Intervals are 95 % BCa bootstraps over

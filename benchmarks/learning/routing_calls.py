@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.streams.learners import CrabPathLearner, RankedDocument
+from crabpath_lab.streams.prequential import StreamPass, StreamSchedule
+from crabpath_lab.streams.simulated_feedback import (
+    FeedbackKind,
+    FeedbackSimulator,
+)
 from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import ModelUsage
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
-from crabpath_retrievers.evaluation.streams.prequential import StreamPass, StreamSchedule
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
-    FeedbackKind,
-    FeedbackSimulator,
-)
 from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 QUESTIONS = 50

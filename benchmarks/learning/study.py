@@ -19,9 +19,9 @@ from benchmarks.learning.region_ablation import FEEDBACK_USED, run_region_ablati
 from benchmarks.learning.routing_calls import METRIC as FULL
 from benchmarks.learning.routing_calls import MODEL as ROUTER
 from benchmarks.learning.routing_calls import run_routing
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.evaluation.plan import load_labelled
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.embedding import cached_embedder
+from crabpath_lab.plan import load_labelled
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 SaveFigures = Callable[[Mapping[str, Any]], None]

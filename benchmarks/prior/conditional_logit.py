@@ -15,10 +15,10 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
+from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,

@@ -12,9 +12,9 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.scoring.measures import score_rankings
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.rerank.ranker import Ranker, select_best_chunks
 

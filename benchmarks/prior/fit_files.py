@@ -18,14 +18,14 @@ from benchmarks.prior.conditional_logit import (
     measure_ranker,
 )
 from benchmarks.prior.document_weight import choose_document_weight, collect_chunks, join_passages
-from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import (
+from crabpath_lab.datasets import (
     Dataset,
     load_beir,
     load_hotpotqa,
     load_musique,
 )
-from crabpath_retrievers.evaluation.embedding import cached_embedder
+from crabpath_lab.embedding import cached_embedder
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 

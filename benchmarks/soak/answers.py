@@ -23,7 +23,7 @@ from crabpath_retrievers import (
     OutcomePolicy,
     RouterSettings,
 )
-from crabpath_retrievers.callbacks.langsmith.pull import pull
+from crabpath_retrievers.parts.langsmith.pull import pull
 
 _PAGES = 60
 _EVIL = (

@@ -21,7 +21,7 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
-from crabpath_retrievers.maintenance.health.measure import measure_health
+from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.chroma import ChromaIndex

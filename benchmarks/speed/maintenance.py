@@ -15,13 +15,13 @@ import numpy as np
 
 from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
+from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab.scoring.statistics import percentiles
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 
 _NAMESPACE = "bench"
 _BATCH = 4000

@@ -19,11 +19,11 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.speed.journeys import count_lines, follow_journeys
 from benchmarks.speed.synthetic_store import add_noise, fill_synthetic
 from benchmarks.speed.timing import K, bootstrap_median, time_call, time_pairs
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.scoring.measures import score_rankings
+from crabpath_lab.scoring.statistics import compare_paired
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.measures import score_rankings
-from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
 from crabpath_retrievers.vectors.embedder import load_default_embeddings
 
 _WARM_UP = 20

@@ -1,17 +1,60 @@
 """``crabpath demo``: real passages, a real embedder, plain Chroma and CrabPath side by side."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from langchain_core.documents import Document
 
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.retrieval.explain import Explanation
 
 _K = 5
+
+
+class Sample(NamedTuple):
+    """Sixty HotpotQA questions over six hundred paragraphs (CC BY-SA 4.0).
+
+    Attributes:
+        documents: Paragraphs; each text is title, newline, paragraph.
+        queries: Text by query id.
+        qrels: Ids of the relevant documents by query id.
+    """
+
+    documents: Sequence[Document]
+    queries: Mapping[str, str]
+    qrels: Mapping[str, set[str]]
+
+
+def find_sample() -> Path:
+    """The folder of the sample, in BEIR format: of the package, or of a checkout."""
+    package = Path(str(files("crabpath_retrievers")))
+    packaged = package / "demo_data"
+    return packaged if packaged.exists() else package.parent / "examples" / "hotpotqa_sample"
+
+
+def read_sample() -> Sample:
+    """Read the sample that ships with the package."""
+    folder = find_sample()
+    documents = [
+        Document(f"{row['title']}\n{row['text']}", id=row["_id"], metadata={"title": row["title"]})
+        for row in _read_rows(folder / "corpus.jsonl")
+    ]
+    queries = {row["_id"]: row["text"] for row in _read_rows(folder / "queries.jsonl")}
+    qrels: dict[str, set[str]] = {query: set() for query in queries}
+    for line in (folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        query, document, _score = line.split("\t")
+        qrels[query].add(document)
+    return Sample(documents, queries, qrels)
+
+
+def _read_rows(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +95,7 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
         store: Directory of the memory, which stays there; it may exist already.
         say: Receives one line per stage.
     """
-    data = load_sample()
+    data = read_sample()
     titles = {str(d.id): str(d.metadata["title"]) for d in data.documents}
     say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")
     begun = time.perf_counter()

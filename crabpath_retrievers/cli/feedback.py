@@ -1,9 +1,8 @@
-"""Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
+"""Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo`` and ``learn``."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -15,7 +14,6 @@ from crabpath_retrievers.cli.options import (
     OpenFlags,
     Output,
     Store,
-    StoreOrFile,
     Within,
     catch_signals,
     errors,
@@ -26,21 +24,17 @@ from crabpath_retrievers.cli.options import (
     namespace_option,
     parse_time,
 )
-from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config.outcome_policy import OutcomePolicy
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import Lift, ShadowLift, measure_lift, measure_shadow
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
-from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.maintenance.autotune import Autotuner
-from crabpath_retrievers.memory.replay import ReplayCheck
-from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.transfer.replay_file import LineError
+from crabpath_retrievers.memory.services import tune_after_lesson
 
-_MOST_SHOWN = 10  # lines of a file that one kind of trouble names
 _LONGEST_POLL = 3600  # seconds
 
 Authority = Annotated[
@@ -265,13 +259,12 @@ def _pull_langsmith(
     namespace: str | None,
 ) -> dict[str, int]:
     """Record the feedback of a LangSmith project; counts by result."""
-    from crabpath_retrievers.callbacks.langsmith.pull import make_client, pull
-    from crabpath_retrievers.config.outcome_policy import OutcomePolicy
-
+    langsmith = load_part("crabpath_retrievers.parts.langsmith.pull")
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
-    client = make_client()
-    pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
-    return pulled._asdict()
+    options = {"since": since, "policy": policy, "namespace": namespace}
+    pulled = langsmith.pull(langsmith.make_client(), outside, project, **options)
+    counts: dict[str, int] = pulled._asdict()
+    return counts
 
 
 _OF_SHADOW = (
@@ -335,64 +328,3 @@ def _show_shadow(found: Sequence[ShadowLift]) -> Output:
 
 def _format_interval(low: float | None, high: float | None, form: str) -> str:
     return "too few" if low is None else f"{low:{form}} to {high:{form}}"
-
-
-def run_replay(
-    file: StoreOrFile,
-    *,
-    store: Store = DEFAULT_STORE,
-    namespace: Annotated[str, namespace_option(help="The namespace that learns.")] = "default",
-    k: Annotated[int, typer.Option("-k", help="Documents to retrieve.")] = 4,
-    checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unusable lines.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many lines name known documents.")
-    ] = False,
-    **opening: Unpack[OpenFlags],
-) -> Output:
-    """Ask the questions of a log again, and learn from what was right.
-
-    The file has JSON lines, one per question, runs exported from LangSmith among them, or is a
-    table (.csv).
-    """
-    leave_receipts_to_command()
-    with CrabPath.open(store, **opening, create=False) as memory:
-        if dry_run:
-            return _show_check(memory.learning.check_replay(file, namespace=namespace))
-        done = memory.learning.replay(
-            file, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
-        )
-    text = (
-        f"{done.asked} asked, {done.learned} learned from, {done.waiting} waiting, "
-        f"{done.before} replayed before, {len(done.refused)} refused, {len(done.bad)} unusable"
-    )
-    return _show_replay(done._asdict(), text, Unusable=done.bad, Refused=done.refused)
-
-
-def _show_check(found: ReplayCheck) -> Output:
-    text = (
-        f"{found.readable} can be replayed: {found.matched} name relevant documents of this "
-        f"memory, {len(found.unmatched)} only others; {len(found.bad)} unusable"
-    )
-    return _show_replay(found._asdict(), text, Unusable=found.bad, Unknown=found.unmatched)
-
-
-def _show_replay(data: dict[str, Any], text: str, **troubles: Sequence[LineError]) -> Output:
-    """A report with the first lines of each trouble; all of them are in the JSON."""
-    warnings = []
-    for name, lines in troubles.items():
-        shown = lines[:_MOST_SHOWN]
-        warnings += [f"[yellow]{name}[/yellow] line {line}: {escape(why)}" for line, why in shown]
-        if more := len(lines) - len(shown):
-            warnings.append(f"[yellow]{name}[/yellow] are {more} more: --json lists them")
-    listed = {
-        name: [trouble._asdict() for trouble in value]
-        for name, value in data.items()
-        if isinstance(value, tuple)
-    }
-    return Output({**data, **listed}, [text], warnings)
-
-
-def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson:
-    """Run the autotuner when it is due, with the settings that the memory published."""
-    return Autotuner(store, settings).run_if_due

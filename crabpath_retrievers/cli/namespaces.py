@@ -1,36 +1,25 @@
-"""Command groups ``crabpath history`` and ``crabpath transfer``."""
+"""Command group ``crabpath history``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     OneNamespace,
     Output,
-    Place,
-    PlaceFlags,
     Store,
-    StoreOrFile,
-    Vectors,
     Within,
     Yes,
     confirm_deletion,
     existing_store,
     make_table,
-    namespace_option,
 )
 from crabpath_retrievers.core.changes import SetFrozen
-from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import format_time
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.transfer.archive_reader import open_archive
-from crabpath_retrievers.transfer.export import export_archive
 
 SnapshotName = Annotated[
     str, typer.Argument(help="Id of the snapshot, or its name in its namespace.")
@@ -106,102 +95,3 @@ def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
         opened.apply([SetFrozen(space, frozen=frozen)])
     text = f"{escape(space)} {'learns nothing more' if frozen else 'learns again'}"
     return Output({"namespace": space, "frozen": frozen}, [text])
-
-
-def run_export(
-    file: StoreOrFile,
-    *,
-    namespace: Annotated[
-        str | None, namespace_option(help="Only what this namespace has learned.")
-    ] = None,
-    yes: Yes = False,
-    store: Store = DEFAULT_STORE,
-) -> Output:
-    """Write a memory, or what one namespace has learned, into one file."""
-    scope = None if namespace is None else namespace_of(namespace)
-    if file.expanduser().exists():
-        confirm_deletion(f"Replace {file}?", yes=yes)
-    with existing_store(store) as opened:
-        done = export_archive(opened, file, scope)
-    size = f"{sum(done.rows.values())} rows, {done.size / 1e6:.1f} MB"
-    data = {**done._asdict(), "path": str(done.path)}
-    return Output(data, [f"{escape(str(done.path))}: {size}"])
-
-
-def export_graph(
-    file: StoreOrFile,
-    *,
-    store: Store = DEFAULT_STORE,
-    around: Annotated[
-        list[str] | None, typer.Option(help="Only what is near this document, chunk or note.")
-    ] = None,
-    max_hops: Annotated[int, typer.Option(help="With --around: how near, in edges.")] = 2,
-    limit: Annotated[int, typer.Option(help="With --around: how many nodes at most.")] = 500,
-    edge_type: Annotated[
-        list[str] | None, typer.Option("--type", help="Only edges of this type.")
-    ] = None,
-    namespace: OneNamespace = "default",
-    **opening: Unpack[PlaceFlags],
-) -> Output:
-    """Write the graph as GraphML, to draw it: what is near a document, or all of it."""
-    with CrabPath.open(store, create=False, **opening) as memory:
-        graph = memory.graph.write_graphml(
-            file,
-            edge_type=edge_type or None,
-            around=around or None,
-            max_hops=max_hops,
-            limit=limit,
-            namespace=namespace,
-        )
-    return Output({"path": str(graph)}, [escape(str(graph))])
-
-
-def import_archive(
-    archive: Annotated[Path, typer.Argument(help="File of the archive.")],
-    place: Place = None,  # noqa: ARG001  it comes as the store
-    *,
-    namespace: Annotated[
-        str | None, namespace_option(help="Only this namespace of a whole memory.")
-    ] = None,
-    rename: Annotated[str | None, typer.Option("--as", help="Its name there.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="First delete what it has learned there so far.")
-    ] = False,
-    yes: Yes = False,
-    store: Store = DEFAULT_STORE,
-    **opening: Unpack[PlaceFlags],
-) -> Output:
-    """Import an archive: a whole memory into an empty place, or what a namespace learned."""
-    with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
-        whole = namespace is None and checked.manifest.namespace is None
-    if replace:
-        confirm_deletion(f"Delete what the namespace has learned in {store} so far?", yes=yes)
-    with CrabPath.open(store, create=whole, **opening) as memory:
-        done = memory.transfer.import_archive(
-            archive, namespace=namespace, rename=rename, replace=replace
-        )
-    return _show_import(done, store)
-
-
-def migrate_memory(
-    source: Annotated[str, typer.Argument(help="Directory or database URL.")],
-    destination: Annotated[
-        str, typer.Argument(help="Where to: an empty place; or the source, to move vectors only.")
-    ],
-    vectors: Vectors = None,
-) -> Output:
-    """Copy a memory to another database, or its vectors to another index."""
-    from crabpath_retrievers.stores.migrate import migrate
-
-    return _show_import(migrate(source, destination, vectors=vectors), destination)
-
-
-def _show_import(done: ImportResult, path: str) -> Output:
-    what = "memory" if done.namespace is None else f"namespace {escape(done.namespace)}"
-    amount = "was there before" if done.before else f"{sum(done.rows.values())} rows"
-    left_out = (
-        f"[yellow]Left out[/yellow] {sum(done.left_out.values())} rows about {done.missing} "
-        "documents that this memory does not hold"
-    )
-    text = f"{what} in {escape(path)}: {amount}"
-    return Output(done._asdict(), [text], warnings=[left_out] if done.missing else ())

@@ -1,9 +1,14 @@
-"""The modules of the package's extras, and the sentence that says which one is missing."""
+"""Optional parts and extras: how the base finds them, and the sentence on what is missing."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers.errors import ConfigurationError, MissingExtraError
+
+PARTS: Mapping[str, str] = {"crabpath_lab": "eval", "crabpath_server": "server"}
+"""Extra that installs each distribution beside this one, by the package that it brings."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
@@ -38,3 +43,52 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
     if missing := list_missing(modules or EXTRAS[extra]):
         msg = f"{what} needs {', '.join(missing)}: pip install 'crabpath-retrievers[{extra}]'"
         raise MissingExtraError(msg)
+
+
+def load_part(module: str) -> Any:
+    """Import a module of an optional part: the base knows it by this name alone.
+
+    Args:
+        module: Its full name, below ``crabpath_retrievers.parts`` or in another distribution.
+
+    Raises:
+        MissingExtraError: The distribution that brings it is not installed.
+        ConfigurationError: That distribution has another version.
+    """
+    package = module.partition(".")[0]
+    if package in PARTS and find_spec(package) is None:
+        raise MissingExtraError(explain_missing_part(package))
+    return import_module(module)
+
+
+def explain_missing_part(package: str) -> str:
+    """Say which extra brings a package that is not installed."""
+    name = package.replace("_", "-")
+    return f"this needs {name}: pip install 'crabpath-retrievers[{PARTS[package]}]'"
+
+
+def require_same_version(package: str, version: str, base: str) -> None:
+    """Refuse a part that was made for another version of this package.
+
+    Args:
+        package: Package of the part.
+        version: Its version.
+        base: Version of ``crabpath_retrievers``.
+
+    Raises:
+        ConfigurationError: They differ.
+    """
+    if version == base:
+        return
+    name, newer = package.replace("_", "-"), max(version, base, key=_order)
+    older = name if newer == base else "crabpath-retrievers"
+    msg = (
+        f"{name} {version} is installed beside crabpath-retrievers {base}: upgrade the older one, "
+        f"pip install '{older}=={newer}'"
+    )
+    raise ConfigurationError(msg)
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    """Order of versions: numbers count as numbers."""
+    return [(int(p), "") if p.isdigit() else (-1, p) for p in version.split(".")]

@@ -72,13 +72,14 @@ class StandaloneLearner:
     def __init__(
         self,
         store: GraphStore,
-        after_lesson: Callable[[GraphStore, Settings], AfterLesson] | None = None,
+        after_lesson: Callable[[GraphStore, Settings], AfterLesson | None] | None = None,
     ) -> None:
         """Work on ``store``.
 
         Args:
             store: The store with turns and feedback.
-            after_lesson: Makes what is called after each applied feedback, for these settings.
+            after_lesson: Makes what is called after each applied feedback, for these settings; it
+                may make nothing.
         """
         self.store, self._after_lesson = store, after_lesson
         self._recorder: tuple[str | None, Recorder] | None = None

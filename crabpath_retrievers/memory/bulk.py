@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import path_of
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.bulk import FindAll, find_here
@@ -21,7 +22,9 @@ from crabpath_retrievers.storage.sql_tools import split_batches
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-    from crabpath_retrievers.ingest.on_ray import Recipe
+    from crabpath_retrievers.parts.ray import Recipe
+
+_RAY = "crabpath_retrievers.parts.ray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,7 @@ def ingest_files(
         if ray is None:
             parts = _read_parts(services, files, chunking)
         else:
-            from crabpath_retrievers.ingest import on_ray
-
+            on_ray = load_part(_RAY)
             stack.enter_context(on_ray.connect_ray(ray))
             dataset = on_ray.list_rows_of_files(files)
             parts = on_ray.make_parts(dataset, _make_recipe(services, chunking))
@@ -91,9 +93,7 @@ def ingest_dataset(
     services: Services, dataset: "Dataset", chunking: Chunking, *, linking: Progress | None
 ) -> BulkReport:
     """Ingest a dataset of Ray; arguments and errors as ``CrabPath.add_dataset``."""
-    from crabpath_retrievers.ingest import on_ray
-
-    begun = perf_counter()
+    on_ray, begun = load_part(_RAY), perf_counter()
     _require_own_index(services)
     on_ray.require_dataset(dataset)
     services.identity.verify()
@@ -104,10 +104,11 @@ def ingest_dataset(
 
 
 def _make_recipe(services: Services, chunking: Chunking) -> "Recipe":
-    from crabpath_retrievers.ingest.on_ray import Recipe
-
     embedder, strict = services.embedder, services.ingest.embedder.strict
-    return Recipe(services.store.location, chunking, embedder.source, strict, embedder.prefixes)
+    recipe: Recipe = load_part(_RAY).Recipe(
+        services.store.location, chunking, embedder.source, strict, embedder.prefixes
+    )
+    return recipe
 
 
 def _read_parts(

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from typing_extensions import Unpack
 
 from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.driver import AsyncView, off_loop, run
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, RewardSource
 from crabpath_retrievers.core.graph import Authority
 from crabpath_retrievers.core.query import (
     QueryOptions,
     namespace_of,
-    path_of,
     require_count,
     require_flags,
     text_of,
@@ -21,7 +22,6 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import (
     Lift,
     LiftGrouping,
@@ -31,12 +31,15 @@ from crabpath_retrievers.learning.lift import (
 )
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.replay import Replay, ReplayCheck, ReplayReport
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
 from crabpath_retrievers.storage.read.learned import DocumentUse
-from crabpath_retrievers.transfer.replay_file import find_bad_lines
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+
+_REPLAY = "crabpath_retrievers.parts.operation.replay"
 
 
 class MemoryLearning(Component):
@@ -239,7 +242,7 @@ class MemoryLearning(Component):
         k: int = 4,
         checkpoint: str | Path | None = None,
         skip_bad: bool = False,
-    ) -> ReplayReport:
+    ) -> "ReplayReport":
         """Ask the questions of a log again, in order, and learn from what was said of them.
 
         Each line of the file is an object with ``query`` or ``question``, and optionally
@@ -265,18 +268,13 @@ class MemoryLearning(Component):
                 checkpoint belongs to something else.
             StoreError: A store failed; replay the same file to go on.
         """
-        require_flags(skip_bad=skip_bad)
-        path, name = path_of("sessions", sessions), namespace_of(namespace)
-        bad = () if skip_bad else tuple(find_bad_lines(path))
-        if bad:
-            msg = f"line {bad[0].line} of {path}: {bad[0].why}; nothing was learned"
-            raise InvalidInputError(msg)
-        progress_file = None if checkpoint is None else path_of("checkpoint", checkpoint)
-        return Replay(self._services, name, k).run(path, progress_file)
+        replay = load_part(_REPLAY).Replay(self._services, namespace, k)
+        report: ReplayReport = replay.run(sessions, checkpoint, skip_bad=skip_bad)
+        return report
 
     def check_replay(
         self, sessions: str | Path, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> ReplayCheck:
+    ) -> "ReplayCheck":
         """Count the lines of a file for :meth:`replay` that name documents of the memory.
 
         Nothing is asked and nothing written.
@@ -288,8 +286,8 @@ class MemoryLearning(Component):
         Raises:
             InvalidInputError: The file cannot be read.
         """
-        name = namespace_of(namespace)
-        return Replay(self._services, name, 1).check(path_of("sessions", sessions))
+        found: ReplayCheck = load_part(_REPLAY).Replay(self._services, namespace, 1).check(sessions)
+        return found
 
 
 class AsyncMemoryLearning(AsyncView[MemoryLearning]):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -18,10 +18,11 @@ from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.core.query import is_url, namespace_of, require_flags, require_list
+from crabpath_retrievers.core.query import is_url, require_flags, require_list
 from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
@@ -32,10 +33,10 @@ from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.learner import FeedbackLearner
+from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.learning.undo import LearningHistory
-from crabpath_retrievers.maintenance.autotune import Autotuner
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -48,8 +49,6 @@ from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
-from crabpath_retrievers.typed_search.derive import TypedGraphs
-from crabpath_retrievers.typed_search.view import NamespaceView
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
@@ -73,6 +72,7 @@ from crabpath_retrievers.vectors.opening import (
     wrapped_store,
 )
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _PATIENCE = 1.0  # seconds that a repr may wait for a database
 _REBUILDING = partial(bar, description="indexing again")
@@ -152,7 +152,6 @@ class Services:
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
-        self.typed_graphs = TypedGraphs(store, self.regions, settings.learning)
         models = NamespaceModels(
             store, self.episodes, self.notes, self.regions, self.ranker, settings
         )
@@ -196,8 +195,8 @@ class Services:
         learner = FeedbackLearner(
             store, self.episodes, self.notes, self.regions, models.prior, settings
         )
-        tune = Autotuner(store, settings).run_if_due
-        return Recorder(store, learner, self.identity.embed_text, tune, self.retrieval.rank_stated)
+        tune, rank = tune_after_lesson(store, settings), self.retrieval.rank_stated
+        return Recorder(store, learner, self.identity.embed_text, tune, rank)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
         """Fill the index, finish an ingest, and learn from feedback that waits."""
@@ -321,12 +320,6 @@ class Services:
                 "path to keep it"
             )
 
-    def scope(self, namespace: str) -> NamespaceView:
-        """View of the memory by one namespace."""
-        return NamespaceView(
-            self.store, self.index, self.notes, self.typed_graphs, namespace_of(namespace)
-        )
-
     def query_vector(self, query: str | Sequence[float]) -> Vector:
         """Unit vector ``[d]`` of a text or a vector.
 
@@ -370,6 +363,15 @@ class Services:
         return sorted(others, key=lambda item: -item[1])[:k]
 
 
+def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson | None:
+    """Return the hook that runs the autotuner when it is due; None where it is off."""
+    if not settings.autotune.enabled:
+        return None
+    part = load_part("crabpath_retrievers.parts.operation.maintenance.autotune")
+    run_if_due: AfterLesson = part.Autotuner(store, settings).run_if_due
+    return run_if_due
+
+
 def describe_briefly(services: Services) -> str:
     """Where a memory is and how large, for ``repr``: never fails, and hardly ever waits."""
     if not services.is_open:
@@ -400,6 +402,36 @@ class Component:
         """
         self._all_services.require_open()
         return self._all_services
+
+    def get_source(self, part: str) -> object:  # noqa: ARG002  others give one a part
+        """The object that a component of an optional part is made from."""
+        return self._all_services
+
+
+class OptionalPart(Generic[T]):
+    """An attribute of a memory that an optional part brings; it is imported at first use."""
+
+    def __init__(self, place: str) -> None:
+        """Name its module below ``crabpath_retrievers.parts``, and its class: ``module:Class``."""
+        self._place = place
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Keep the name, under which each memory stores its own component."""
+        self._name = name
+
+    @overload
+    def __get__(self, memory: None, owner: type) -> "OptionalPart[T]": ...
+    @overload
+    def __get__(self, memory: Component, owner: type) -> T: ...
+    def __get__(self, memory: Component | None, owner: type) -> "T | OptionalPart[T]":
+        """Make the component of a memory."""
+        if memory is None:
+            return self
+        module, _, name = self._place.partition(":")
+        make = getattr(load_part(f"crabpath_retrievers.parts.{module}"), name)
+        component: T = make(memory.get_source(self._name))
+        memory.__dict__[self._name] = component
+        return component
 
 
 def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: bool) -> str | None:

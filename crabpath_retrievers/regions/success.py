@@ -1,6 +1,6 @@
 """P(success | region, action): Beta posteriors that back off from fine to coarse regions.
 
-Scores of all action types in one region.
+Scores of all action types in one region; advice for one query.
 """
 
 import math
@@ -9,12 +9,19 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
 _MIN_PROBABILITY = 1e-4  # bound on a probability before its log-odds are taken
 _DEVIATIONS = 1.96
 ANY_TASK = ""
+_MIN_TRIALS = 8.0  # fewest trials of an action in a region
 
 
 class SuccessModel:
@@ -189,3 +196,37 @@ def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
         )
         for action in chances.actions
     ]
+
+
+def list_tried_actions(
+    store: GraphStore,
+    regions: Regions,
+    settings: RegionSettings,
+    vector: Vector,
+    clock: Clock,
+    task: str | None,
+) -> list[ActionStatistics]:
+    """Return the actions with enough trials, each in the finest region of a query that has them.
+
+    One product with the hubs, one database query; empty if the corpus has no regions.
+
+    Args:
+        store: The graph store.
+        regions: Regions of the corpus.
+        settings: Strength of the prior.
+        vector: Unit query vector, shape ``[d]``.
+        clock: State of the namespace.
+        task: Type of the task; None without one.
+    """
+    places = regions.places(vector, clock.hubs) if clock.hubs else ()
+    steps = store.regions.get_transitions(clock.key, places) if places else ()
+    chances = SuccessModel(places, steps, settings.prior_trials)
+    found = []
+    for action in chances.actions:
+        for depth in range(len(places) - 1, 0, -1):
+            trials = chances.trials(action, depth=depth)
+            if trials >= _MIN_TRIALS:
+                success = chances.success(action, task or ANY_TASK, depth)
+                found.append(ActionStatistics(action, success, trials))
+                break
+    return found

@@ -18,7 +18,7 @@ from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.reliability import PASSES, SCALED_FEATURES, USES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.models import list_tried_actions
+from crabpath_retrievers.regions.success import list_tried_actions
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker

@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from crabpath_retrievers.ab import TrialSettings
-from crabpath_retrievers.ab.comparison import (
+from crabpath_lab.ab import TrialSettings
+from crabpath_lab.ab.comparison import (
     Comparison,
     decide_verdict,
     estimate_interval,
     pair_units,
 )
-from crabpath_retrievers.ab.state import (
+from crabpath_lab.ab.state import (
     TrialCheckpoint,
     TrialState,
     assign_arm,

@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 from maintained import Bag
 from typer.testing import CliRunner
 
+from crabpath_lab.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers.cli import app
 
 QUESTION = "How do I restart {}?"

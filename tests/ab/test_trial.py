@@ -9,8 +9,8 @@ import pytest
 from ab_turns import SMALL, turn_of
 from tables import read_journal
 
+from crabpath_lab.ab import Trial, TrialSettings
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.ab import Trial, TrialSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from tests.seams import make_change
 
@@ -210,7 +210,7 @@ def test_a_rollback_is_seen_by_others(trial, store, monkeypatch):
     Trial.open(store, "t").roll_back()
     assert trial.options("ann", treated)["arm"] == "t:treatment"
     later = time.monotonic() + 11
-    monkeypatch.setattr("crabpath_retrievers.ab.trial.time.monotonic", lambda: later)
+    monkeypatch.setattr("crabpath_lab.ab.trial.time.monotonic", lambda: later)
     assert trial.options("ann", treated)["namespace"] == "ann"
 
 

@@ -12,7 +12,7 @@ from maintained import Bag
 
 from crabpath_retrievers import CrabPath, HealthReport, Settings
 from crabpath_retrievers.config import HealthSettings
-from crabpath_retrievers.maintenance.health.report import Metric
+from crabpath_retrievers.parts.operation.maintenance.health.report import Metric
 
 
 @pytest.fixture

@@ -6,8 +6,11 @@ from crabpath_retrievers import Knobs, Settings
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
 from crabpath_retrievers.config.health import PAPER
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
-from crabpath_retrievers.maintenance.autotune.decide import BRAKE, step_knob
+from crabpath_retrievers.parts.operation.maintenance.autotune import (
+    TuningHistory,
+    decide_adjustments,
+)
+from crabpath_retrievers.parts.operation.maintenance.autotune.decide import BRAKE, step_knob
 
 RULES = AutotuneSettings()
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)

@@ -7,9 +7,9 @@ import tables as s
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import NotFoundError, StoreError
-from crabpath_retrievers.maintenance import MaintenanceRunner
-from crabpath_retrievers.maintenance.autotune import Autotuner
-from crabpath_retrievers.maintenance.health.measure import project_dormant_share
+from crabpath_retrievers.parts.operation.maintenance import MaintenanceRunner
+from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner
+from crabpath_retrievers.parts.operation.maintenance.health.measure import project_dormant_share
 from tests.seams import make_change
 
 TOPICS = 14

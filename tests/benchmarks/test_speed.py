@@ -6,8 +6,8 @@ from benchmarks import scale
 from benchmarks.learning.learned_latency import measure_learned_latency
 from benchmarks.speed import health, table
 from benchmarks.speed.hosts import measure_hosts
-from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
+from crabpath_lab.datasets import Dataset
+from crabpath_lab.datasets.sample import load_sample
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPathRetriever, OutcomePolicy, Rule
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
-from crabpath_retrievers.callbacks.langsmith import LangSmithPush, PullReport, pull
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, ServiceError
+from crabpath_retrievers.parts.langsmith import LangSmithPush, PullReport, pull
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import (
+from crabpath_lab.datasets import (
     load_beir,
     load_hotpotqa,
     load_multihoprag,
     load_musique,
 )
-from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, pool_questions
+from crabpath_lab.datasets.dataset import ContextQuestion, pool_questions
+from crabpath_retrievers.errors import InvalidInputError
 
 ROW = {
     "_id": "q1",

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.evaluation.evaluate import evaluate
-from crabpath_retrievers.evaluation.plan import EvaluationPlan
-from crabpath_retrievers.evaluation.reporting.report import render_summary
+from crabpath_lab.evaluate import evaluate
+from crabpath_lab.plan import EvaluationPlan
+from crabpath_lab.reporting.report import render_summary
 
 
 @pytest.fixture(scope="module")

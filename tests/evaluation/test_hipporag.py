@@ -2,8 +2,8 @@
 
 import pytest
 
+from crabpath_lab.datasets import load_hipporag
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import load_hipporag
 
 CORPUS = [
     {"title": "A", "text": "A is. By B.", "idx": 0},

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers.evaluation.datasets import (
+from crabpath_lab.datasets import (
     load_beir,
     load_hotpotqa,
     load_multihoprag,
     load_musique,
 )
-from crabpath_retrievers.evaluation.methods import METHODS
-from crabpath_retrievers.evaluation.results import first_chunks
-from crabpath_retrievers.evaluation.run_methods import (
+from crabpath_lab.methods import METHODS
+from crabpath_lab.results import first_chunks
+from crabpath_lab.run_methods import (
     embed_questions,
     prepare_questions,
     run_method,
 )
-from crabpath_retrievers.evaluation.scoring.measures import score_rankings
+from crabpath_lab.scoring.measures import score_rankings
 
 pytestmark = pytest.mark.slow
 

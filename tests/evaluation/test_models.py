@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
+from crabpath_lab.embedding import cached_embedder
 from crabpath_retrievers import ChatModelRouter, InvalidInputError
 from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
-from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.routing.chat_model.simulated import (
     SimulatedChatModel,
     load_chat_model,

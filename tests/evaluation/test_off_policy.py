@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from crabpath_lab.streams.off_policy import LoggedTurn, estimate_greedy_uses
+from crabpath_lab.streams.prequential import StreamSchedule
+from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
+from crabpath_lab.streams.stream import Stream
 from crabpath_retrievers.config import RankSettings, Settings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.streams.off_policy import LoggedTurn, estimate_greedy_uses
-from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
-from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.evaluation.streams.stream import Stream
 from crabpath_retrievers.rerank.ranker import draw_explored
 
 SCORES = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -2.0])

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from benchmarks import samples
 from benchmarks.commands import app
 from benchmarks.samples import check_sample, draw_sample, read_samples
+from crabpath_lab.datasets import load_hotpotqa
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import load_hotpotqa
 
 
 def rows(*names, space=""):

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from crabpath_retrievers.evaluation.scoring.chunk_level import score_chunks
-from crabpath_retrievers.evaluation.scoring.measures import score_rankings
-from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.scoring.chunk_level import score_chunks
+from crabpath_lab.scoring.measures import score_rankings
+from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
 
 
 def test_rankings():

@@ -5,8 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from crabpath_retrievers import CrabPath
-from crabpath_retrievers.evaluation.streams.learners import (
+from crabpath_lab.streams.learners import (
     BetaCounts,
     CrabPathLearner,
     FrozenLearner,
@@ -15,18 +14,19 @@ from crabpath_retrievers.evaluation.streams.learners import (
     QueryCache,
     TaughtAnswer,
 )
-from crabpath_retrievers.evaluation.streams.prequential import (
+from crabpath_lab.streams.prequential import (
     REPAIR_ARMS,
     StreamPart,
     StreamSchedule,
     run_stream,
 )
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+from crabpath_lab.streams.simulated_feedback import (
     FeedbackSimulator,
     ReturnedChunk,
     SimulatedFeedback,
 )
-from crabpath_retrievers.evaluation.streams.stream import Stream, summarize_repair
+from crabpath_lab.streams.stream import Stream, summarize_repair
+from crabpath_retrievers import CrabPath
 
 
 @pytest.fixture(scope="module")

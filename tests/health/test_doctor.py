@@ -17,7 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.store import SCHEMA_VERSION
 from crabpath_retrievers.vectors.chroma_files import read_collections
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
@@ -193,7 +193,8 @@ def test_where_no_memory_is(tmp_path):
 @pytest.mark.slow
 def test_a_directory_of_another_user():
     program = (
-        "import os, sys\nfrom crabpath_retrievers.maintenance.doctor import examine\n"
+        "import os, sys\n"
+        "from crabpath_retrievers.parts.operation.maintenance.doctor import examine\n"
         "if os.geteuid() == 0:\n    os.setuid(65534)\n"
         "print(*[f.message for f in examine(sys.argv[1]).findings])"
     )

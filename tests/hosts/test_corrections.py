@@ -10,8 +10,8 @@ from langchain_core.tools import create_retriever_tool
 from mcp import Client
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
-from crabpath_retrievers.server import create_app
-from crabpath_retrievers.server.mcp import create_local_server
+from crabpath_server import create_app
+from crabpath_server.mcp import create_local_server
 from langgraph_crabpath import crabpath_retrieve, create_crabpath_tool
 from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaRetriever
 

@@ -11,7 +11,7 @@ from crabpath_retrievers.core.feedback import (
 )
 from crabpath_retrievers.core.query import QueryOptions, RetrieverOptions
 from crabpath_retrievers.retriever import RetrieverFields
-from crabpath_retrievers.server.routes import FeedbackBody, QueryBody
+from crabpath_server.routes import FeedbackBody, QueryBody
 from langgraph_crabpath.feedback_input import FEEDBACK_FIELDS
 from langgraph_crabpath.state import DEFAULT_KEYS, StateKeys
 from llama_index.retrievers.crabpath.options import LlamaIndexOptions

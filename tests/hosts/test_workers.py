@@ -21,9 +21,9 @@ from served import running
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath, CrabPathRetriever, ForkedError, InvalidInputError
-from crabpath_retrievers.client import CrabPathRetriever as ServedRetriever
-from crabpath_retrievers.maintenance.doctor import examine
-from crabpath_retrievers.server import create_app
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
+from crabpath_server import create_app
+from crabpath_server.client import CrabPathRetriever as ServedRetriever
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/workers.md").read_text(encoding="utf-8")

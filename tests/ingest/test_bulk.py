@@ -20,8 +20,8 @@ from crabpath_retrievers.ingest import bulk, pipeline
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
-from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.memory import bulk as memory_bulk
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = make_linked_corpus(240)

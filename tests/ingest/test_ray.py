@@ -224,7 +224,7 @@ def test_files_are_ingested_on_a_cluster_by_its_address(cluster, tmp_path):
 
 def test_a_worker_that_does_not_see_the_store_says_so(tmp_path):
     """A directory is on one machine."""
-    from crabpath_retrievers.ingest.on_ray import open_for_worker
+    from crabpath_retrievers.parts.ray import open_for_worker
 
     with pytest.raises(ConfigurationError, match="PostgreSQL"):
         open_for_worker(str(tmp_path / "elsewhere"))

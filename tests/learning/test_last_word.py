@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, OutcomePolicy
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.client import ServedMemory
 from crabpath_retrievers.integration import make_event_feedback
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.server import create_app
-from crabpath_retrievers.server.mcp import create_local_server
 from crabpath_retrievers.storage import GraphStore
+from crabpath_server import create_app
+from crabpath_server.client import ServedMemory
+from crabpath_server.mcp import create_local_server
 from langgraph_crabpath import CrabPathMiddleware, CrabPathStore, crabpath_feedback
 from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaRetriever
 

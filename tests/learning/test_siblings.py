@@ -11,8 +11,8 @@ from benchmarks.siblings import (
     measure_siblings,
     measure_words,
 )
+from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.evaluation.datasets import Dataset
 
 ASKED = "How long is the warranty of the {}?"
 PAGES = list(generate_products(12, 1).items())

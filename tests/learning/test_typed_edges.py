@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import MissingExtraError
-from crabpath_retrievers.typed_search.granger import MAX_ENTITIES, build_series, find_influences
-from crabpath_retrievers.typed_search.rules import (
+from crabpath_retrievers.parts.typed_graph.granger import (
+    MAX_ENTITIES,
+    build_series,
+    find_influences,
+)
+from crabpath_retrievers.parts.typed_graph.rules import (
     MIN_IRRELEVANT,
     EdgeObservation,
     TypedEdgeContext,

@@ -7,8 +7,11 @@ import pytest
 
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
-from crabpath_retrievers.maintenance.prune import (
+from crabpath_retrievers.parts.operation.maintenance.connect import (
+    find_neighbours,
+    make_similar_edges,
+)
+from crabpath_retrievers.parts.operation.maintenance.prune import (
     compute_survival_score,
     find_faded_weights,
     is_expired,

@@ -18,7 +18,7 @@ from crabpath_retrievers.errors import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
+from crabpath_retrievers.parts.operation.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
 from tests.seams import get_engine, make_change
 
 FADED = ("co_used", "d5")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers import InvalidInputError, NotFoundError, RegionMDP
-from crabpath_retrievers.regions.mdp import ValueFunction, run_value_iteration
+from crabpath_retrievers.parts.region_mdp.mdp import ValueFunction, run_value_iteration
 from crabpath_retrievers.regions.success import SuccessModel, log_odds, shift_log_odds
 from tests.seams import make_change
 

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.embedders import Squeezed
+from crabpath_lab.datasets.sample import load_sample
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
 SAMPLE = load_sample()
 QUESTIONS = list(SAMPLE.queries.values())

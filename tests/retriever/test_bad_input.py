@@ -19,7 +19,7 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.callbacks.langsmith import pull
+from crabpath_retrievers.parts.langsmith import pull
 
 NAN = float("nan")
 

@@ -12,7 +12,7 @@ from served import running
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_server import Access, add_token, create_app
 
 PAGES = [
     Document("Deploys go through [[Pipeline]].", id="deploy", metadata={"title": "Deploy"}),

@@ -12,7 +12,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     TokenError,
 )
-from crabpath_retrievers.server import Access, add_token
+from crabpath_server import Access, add_token
 
 
 def in_seconds(number: float) -> str:

@@ -28,8 +28,8 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers import CrabPathRetriever as EmbeddedRetriever
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
-from crabpath_retrievers.client import CrabPathRetriever, ServedMemory
-from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_server import Access, add_token, create_app
+from crabpath_server.client import CrabPathRetriever, ServedMemory
 from langgraph_crabpath import (
     CrabPathMiddleware,
     crabpath_feedback,

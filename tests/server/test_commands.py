@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.server import Access
+from crabpath_server import Access
 
 COMMAND = [sys.executable, "-m", "crabpath_retrievers", "serve"]
 # A question in the shell, with an embedder that needs no model.

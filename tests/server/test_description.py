@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from crabpath_retrievers.server.app import ENDPOINTS, describe_api
+from crabpath_server.app import ENDPOINTS, describe_api
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

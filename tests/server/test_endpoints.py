@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import InvalidInputError, StoreError, __version__
-from crabpath_retrievers.server import create_app
-from crabpath_retrievers.server.access import RIGHTS
+from crabpath_server import create_app
+from crabpath_server.access import RIGHTS
 
 
 def ok(response):

@@ -24,9 +24,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from crabpath_lab.datasets.sample import load_sample
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_server import Access, add_token, create_app
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [

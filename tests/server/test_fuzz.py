@@ -14,7 +14,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_server import Access, add_token, create_app
 
 EXAMPLES = int(os.environ.get("CRABPATH_FUZZ", "4"))
 

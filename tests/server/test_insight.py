@@ -9,7 +9,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.server import Access, add_token, create_app
+from crabpath_server import Access, add_token, create_app
 from tests.seams import make_change
 
 LOCAL = "http://127.0.0.1"

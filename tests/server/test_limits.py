@@ -19,8 +19,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, Limits, add_token, create_app
-from crabpath_retrievers.server.access import RIGHTS
+from crabpath_server import Access, Limits, add_token, create_app
+from crabpath_server.access import RIGHTS
 
 JSON = {"Content-Type": "application/json"}
 
@@ -449,7 +449,7 @@ def test_heads_of_requests_without_end_are_refused(memory, tmp_path):
     program = (
         "import socket, sys\n"
         "from crabpath_retrievers import CrabPath\n"
-        "from crabpath_retrievers.server import app\n"
+        "from crabpath_server import app\n"
         "app._IDLE_SECONDS = 1\n"
         "listening = socket.create_server(('127.0.0.1', 0))\n"
         "with CrabPath.open(sys.argv[1]) as memory:\n"

@@ -22,11 +22,11 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, add_token, create_app
-from crabpath_retrievers.server.access import RIGHTS, Grant
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Tool
-from crabpath_retrievers.server.mcp import Caller, create_local_server, create_mcp_server
-from crabpath_retrievers.server.routes import ListParameters, NoteList, read_notes
+from crabpath_server import Access, add_token, create_app
+from crabpath_server.access import RIGHTS, Grant
+from crabpath_server.endpoints import Call, Endpoint, Tool
+from crabpath_server.mcp import Caller, create_local_server, create_mcp_server
+from crabpath_server.routes import ListParameters, NoteList, read_notes
 
 PAGES = [
     Document(

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.server import create_app
+from crabpath_server import create_app
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import create_app
+from crabpath_server import create_app
 
 
 class LoadingEmbedding(DeterministicFakeEmbedding):
@@ -77,8 +77,8 @@ PROGRAM = """
 import socket, sys, time
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import app
-from crabpath_retrievers.server.app import create_app, run_app
+from crabpath_server import app
+from crabpath_server.app import create_app, run_app
 
 if len(sys.argv) > 2:
     app._SHUTDOWN_SECONDS = float(sys.argv[2])

@@ -9,8 +9,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.client import CrabPathRetriever
-from crabpath_retrievers.server import create_app
+from crabpath_server import create_app
+from crabpath_server.client import CrabPathRetriever
 
 GUIDE, SKY = "guide/deploy.md", "sky.md"
 

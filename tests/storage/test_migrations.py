@@ -20,7 +20,7 @@ from tables import meta, metadata
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
-from crabpath_retrievers.maintenance.doctor.checks import check_version
+from crabpath_retrievers.parts.operation.maintenance.doctor.checks import check_version
 from crabpath_retrievers.storage import GraphStore, engine, migrations, store
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
 from tests.seams import get_engine
@@ -229,7 +229,9 @@ def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, lat
 def test_the_doctor_says_how_an_older_store_is_upgraded_and_changes_nothing(
     location, store, monkeypatch
 ):
-    monkeypatch.setattr("crabpath_retrievers.maintenance.doctor.checks.SCHEMA_VERSION", LATER)
+    monkeypatch.setattr(
+        "crabpath_retrievers.parts.operation.maintenance.doctor.checks.SCHEMA_VERSION", LATER
+    )
     opened = ReadOnlyStore(location)
     (finding,) = check_version(opened)
     opened.close()

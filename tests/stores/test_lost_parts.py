@@ -30,7 +30,7 @@ from crabpath_retrievers import (
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from tests.seams import get_services
 

@@ -12,7 +12,7 @@ from langchain_postgres import Column, PGEngine, PGVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.write.apply import WRITERS
 from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 

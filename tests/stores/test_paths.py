@@ -16,7 +16,7 @@ from crabpath_retrievers import (
     CrabPath,
     InvalidInputError,
 )
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 TOLD = [Document("It was told here.", id="d")]

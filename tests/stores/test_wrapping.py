@@ -23,7 +23,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors import store_kinds
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex

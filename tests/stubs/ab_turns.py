@@ -3,8 +3,8 @@
 import itertools
 import time
 
+from crabpath_lab.ab import TrialSettings
 from crabpath_retrievers import Turn
-from crabpath_retrievers.ab import TrialSettings
 from crabpath_retrievers.core.turn import ReturnedDocument
 
 SMALL = TrialSettings(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.evaluation.embedding import cached_embedder
+from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab.embedding import cached_embedder
 
 QUERIES, FILLING = 12, 60
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import SchemaVersionError
-from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 
 def write(path, held, compression=zipfile.ZIP_STORED):

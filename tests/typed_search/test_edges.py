@@ -9,8 +9,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
-from crabpath_retrievers.typed_search import follow
-from crabpath_retrievers.typed_search.view import SETTABLE_KINDS_BY_NAME
+from crabpath_retrievers.parts.typed_graph import follow
+from crabpath_retrievers.parts.typed_graph.view import SETTABLE_KINDS_BY_NAME
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"

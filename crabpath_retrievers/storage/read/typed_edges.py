@@ -165,7 +165,7 @@ class TypedQueries(Queries):
     ) -> list[TypedEdge]:
         """The edges of some kinds of all given nodes, without edges of weight 0.
 
-        Typed edges are not among them: see :mod:`crabpath_retrievers.typed_search.derive`.
+        Typed edges are not among them: see :mod:`crabpath_retrievers.parts.typed_graph.derive`.
 
         Args:
             keys: Keys of nodes, at most some thousands.

@@ -20,12 +20,12 @@ from benchmarks.learning.region_ablation import (
     REGIONS_ON,
     run_region_ablation,
 )
-from crabpath_retrievers import Feedback, InvalidInputError, Settings
-from crabpath_retrievers.evaluation.learning_rules import RULES, use_rules
-from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+from crabpath_lab.learning_rules import RULES, use_rules
+from crabpath_lab.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
 )
+from crabpath_retrievers import Feedback, InvalidInputError, Settings
 
 pytestmark = pytest.mark.slow
 

@@ -15,6 +15,7 @@ from benchmarks.prior.conditional_logit import (
     measure_ranker,
 )
 from benchmarks.prior.fit_files import draw_corpus, fit_files
+from crabpath_lab.datasets import Dataset
 from crabpath_retrievers.core.graph import (
     Candidate,
     EdgeKind,
@@ -24,7 +25,6 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers.cli import app
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.experiments import report as reporting
-from crabpath_retrievers.evaluation.experiments.experiment import Experiment, SeedResult
-from crabpath_retrievers.evaluation.experiments.judging import (
+from crabpath_lab.experiments import report as reporting
+from crabpath_lab.experiments.experiment import Experiment, SeedResult
+from crabpath_lab.experiments.judging import (
     compare_mean,
     compare_share,
     conclude,
     mean_interval,
     require_always,
 )
-from crabpath_retrievers.evaluation.experiments.registry import EXPERIMENTS, select_experiments
-from crabpath_retrievers.evaluation.experiments.run import run_experiment
+from crabpath_lab.experiments.registry import EXPERIMENTS, select_experiments
+from crabpath_lab.experiments.run import run_experiment
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.errors import InvalidInputError
 
 REPORTS = Path(__file__).parents[3] / "docs" / "experiments"
 

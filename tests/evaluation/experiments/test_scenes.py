@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from crabpath_retrievers.evaluation.experiments.experiment import VerdictWord
-from crabpath_retrievers.evaluation.experiments.registry import EXPERIMENTS
+from crabpath_lab.experiments.experiment import VerdictWord
+from crabpath_lab.experiments.registry import EXPERIMENTS
 
 pytestmark = pytest.mark.slow
 

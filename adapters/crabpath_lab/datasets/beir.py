@@ -1,0 +1,94 @@
+"""BEIR folders (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/test.tsv."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from crabpath_lab.datasets.dataset import Dataset, make_passage, require_unique_id
+from crabpath_lab.datasets.files import read_json_lines, read_text
+from crabpath_retrievers.errors import InvalidInputError
+
+_COLUMNS = 3
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    id: str = Field(alias="_id")
+    text: str
+
+
+class _Question(_Query):
+    metadata: Any = None
+
+    @property
+    def answer(self) -> str | None:
+        given = self.metadata.get("answer") if isinstance(self.metadata, dict) else None
+        return given if isinstance(given, str) else None
+
+
+class _Document(_Query):
+    title: str = ""
+
+
+_DOCUMENT, _QUESTION = TypeAdapter(_Document), TypeAdapter(_Question)
+
+
+def is_beir_folder(path: Path) -> bool:
+    """Whether a path is a folder with a corpus in BEIR form."""
+    return any((path / name).exists() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+
+
+def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
+    """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
+
+    ``part`` names other judgements, such as those of ``qrels/train.tsv``.
+
+    Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
+    without a relevant document are not asked. Answers come from the metadata of the queries, where
+    they stand there.
+
+    Raises:
+        InvalidInputError: A file is missing, truncated or of another format.
+    """
+    rows = read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
+    documents = [make_passage(row.id, row.title, row.text) for row in rows]
+    relevant = _read_qrels(folder / "qrels" / f"{part}.tsv")
+    queries: dict[str, str] = {}
+    answers: dict[str, str] = {}
+    for row in read_json_lines(folder / "queries.jsonl", _QUESTION, "a list of BEIR queries"):
+        if row.id in relevant:
+            require_unique_id(row.id, queries)
+            queries[row.id] = row.text
+            if row.answer is not None:
+                answers[row.id] = row.answer
+    return Dataset(
+        name or folder.name,
+        tuple(document for document in documents if document.page_content.strip()),
+        queries,
+        {query: frozenset(relevant[query]) for query in queries},
+        answers=answers,
+    )
+
+
+def _read_qrels(path: Path) -> dict[str, set[str]]:
+    """Ids of the documents with a score above 0, by query id."""
+    found: dict[str, set[str]] = {}
+    for number, line in enumerate(read_text(path).splitlines()):
+        row = line.split("\t")
+        if not line.strip() or (number == 0 and not _is_number(row[-1])):
+            continue
+        if len(row) != _COLUMNS or not _is_number(row[-1]):
+            msg = (
+                f"{path}, line {number + 1} is not a BEIR judgement: "
+                "give query id, document id and a whole number, with tabs between"
+            )
+            raise InvalidInputError(msg)
+        query, document, score = row
+        if int(score) > 0:
+            found.setdefault(query, set()).add(document)
+    return found
+
+
+def _is_number(value: str) -> bool:
+    return value.strip().lstrip("-").isdecimal()

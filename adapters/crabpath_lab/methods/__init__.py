@@ -1,0 +1,45 @@
+"""Methods to compare, one file each: a context manager that yields a ranking function."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from crabpath_lab.methods.base import (
+    CHUNKS_PER_DOCUMENT,
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
+from crabpath_lab.methods.cold import open_cold
+from crabpath_lab.methods.dense import open_dense
+from crabpath_lab.methods.hybrid import open_hybrid
+from crabpath_lab.methods.lexical import open_lexical
+from crabpath_retrievers.errors import InvalidInputError
+
+__all__ = [
+    "CHUNKS_PER_DOCUMENT",
+    "METHODS",
+    "EvaluationCorpus",
+    "Method",
+    "RankFunction",
+    "RetrievedChunk",
+    "select_methods",
+]
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {"dense": open_dense, "lexical": open_lexical, "hybrid": open_hybrid, "cold": open_cold}
+)
+
+
+def select_methods(names: Sequence[str]) -> dict[str, Method]:
+    """Select methods by name, in the given order.
+
+    Raises:
+        InvalidInputError: There is no such method, or none is named.
+    """
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        what = f"there is no method {unknown[0]!r}" if unknown else "no method is named"
+        msg = f"{what}: choose among {', '.join(METHODS)}, with commas between"
+        raise InvalidInputError(msg)
+    return {name: METHODS[name] for name in names}

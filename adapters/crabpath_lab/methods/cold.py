@@ -1,0 +1,50 @@
+"""CrabPath before any feedback: search, graph walk and the fitted prior."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from crabpath_lab.methods.base import (
+    CHUNKS_PER_DOCUMENT,
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers.crabpath import CrabPath
+
+
+@dataclass(slots=True)
+class MemoryRanking:
+    """Ranks by a memory; asking records nothing.
+
+    Attributes:
+        usage: Usage of chat models so far.
+    """
+
+    memory: CrabPath
+    corpus: EvaluationCorpus
+    usage: ModelUsage = field(default_factory=ModelUsage)
+
+    def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
+        """Chunks, best first; a depth in chunks is one in documents where these are asked for."""
+        distinct = self.corpus.distinct
+        k = max(1, depth // CHUNKS_PER_DOCUMENT) if distinct else depth
+        answer = self.memory.retrieve(
+            query, k=k, one_per_document=distinct, vector=vector, record=False
+        )
+        self.usage += answer.turn.usage
+        found = answer.documents
+        return [RetrievedChunk(x.node.document, x.node.content, x.score) for x in found]
+
+
+@contextmanager
+def open_cold(corpus: EvaluationCorpus, **opening: Any) -> Iterator[RankFunction]:
+    """A temporary memory that holds a corpus; ``opening`` is for ``CrabPath.open``."""
+    with CrabPath.open(embeddings=corpus.embeddings, **opening) as memory:
+        shown = bar if corpus.show_progress else None
+        memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
+        yield MemoryRanking(memory, corpus)

@@ -1,0 +1,47 @@
+"""The HTTP server: ``crabpath serve``, or :func:`create_app` under a server of your own."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from crabpath_retrievers import __version__ as _base_version
+from crabpath_retrievers.core.extras import require_same_version
+from crabpath_retrievers.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from crabpath_server.access import Access, Grant, add_token
+    from crabpath_server.app import Limits, create_app
+
+__version__ = "0.1.0"
+
+__all__ = ["Access", "Grant", "Limits", "add_token", "create_app"]
+
+require_same_version(__name__, __version__, _base_version)
+
+# Imported at first use: the client needs none of what the server needs.
+_LAZY = {
+    "Access": "access",
+    "Grant": "access",
+    "add_token": "access",
+    "Limits": "app",
+    "create_app": "app",
+}
+
+
+def _require_server() -> None:
+    """Say which extra is missing, before a module of the server fails without it."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+        from mcp.server import MCPServer  # noqa: F401  new in release 2
+    except ImportError as error:
+        needed = str(error.name).partition(".")[0]
+        msg = f"the server needs {needed}: pip install --upgrade 'crabpath-retrievers[server]'"
+        raise MissingExtraError(msg) from error
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    _require_server()
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

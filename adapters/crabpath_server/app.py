@@ -1,0 +1,576 @@
+"""The application of Starlette: endpoints, errors, events and limits."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from types import FrameType, UnionType
+from typing import Any
+
+import uvicorn
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from crabpath_retrievers.config.base import explain_first_error
+from crabpath_retrievers.core.query import explain_unknown
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import (
+    ConflictError,
+    CrabPathError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    StoreLockedError,
+    TokenError,
+)
+from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_server.access import Access, Grant, read_token
+from crabpath_server.answers import dump_answer
+from crabpath_server.endpoints import (
+    ApiInput,
+    Call,
+    Endpoint,
+    LateAnswerError,
+    describe_error,
+)
+from crabpath_server.mcp import McpEndpoint
+from crabpath_server.metrics import start_metrics, write_metrics
+from crabpath_server.names import SourceNames
+from crabpath_server.openapi import NAMESPACE_HEADER, describe_api
+from crabpath_server.page import make_page_routes
+from crabpath_server.probe import Probe, announce_leaving, is_leaving
+from crabpath_server.room import Room
+from crabpath_server.table import ENDPOINTS
+
+_log = logging.getLogger(__name__)
+_EVENTS = "text/event-stream"
+_UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
+_IDLE_SECONDS = 30  # until a connection is closed on which no whole request has come
+_LEAVING_SECONDS = 3  # after SIGTERM, in which balancers find out and new requests are answered
+_LAST_SECONDS = 1  # for requests on connections that are open when no new ones are accepted
+_SHUTDOWN_SECONDS = 10  # that running requests have to finish when the server ends
+
+
+class _UnreadBodyError(InvalidInputError):
+    """A body cannot be read to its end, so that the connection cannot be used again."""
+
+
+class _TooLargeError(_UnreadBodyError):
+    """A body is larger than the limit."""
+
+
+class _LateBodyError(_UnreadBodyError):
+    """A body did not come in time."""
+
+
+class _NotJsonError(InvalidInputError):
+    """A body is of another type than JSON."""
+
+
+class _UnreadAnswerError(Exception):
+    """A client does not read its answer."""
+
+
+_STATUSES: dict[type, int] = {
+    TokenError: 401,
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    _LateBodyError: 408,
+    _TooLargeError: 413,
+    _NotJsonError: 415,
+    InvalidInputError: 400,
+    StoreLockedError: 409,
+    ConflictError: 409,
+    LateAnswerError: 504,
+    CrabPathError: 503,
+}
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    503: {"Retry-After": "1"},  # seconds
+}
+_HTTP_ERRORS: dict[int, tuple[type, str]] = {
+    404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
+    405: (InvalidInputError, "this path has no such method: see /openapi.json"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of requests: size, time and number.
+
+    Attributes:
+        body_bytes: Most bytes of a body; a larger one is refused with status 413.
+        answer_seconds: Most seconds until an answer; then the status is 504.
+        slow_seconds: The same for ingests, deletions, maintenance and snapshots.
+        transfer_seconds: Most seconds until a body has come in (else 408), and until a client has
+            read a part of an answer (else its connection is closed).
+        requests: Most requests at the same time; further ones are refused with status 503. They
+            count when their bodies have come in, and one token has half of them at most. Probes
+            and metrics do not count.
+    """
+
+    body_bytes: int = 8 << 20
+    answer_seconds: float = 30.0
+    slow_seconds: float = 3600.0
+    transfer_seconds: float = 30.0
+    requests: int = 256
+
+
+def create_app(
+    memory: CrabPath,
+    *,
+    access: Access | None = None,
+    limits: Limits | None = None,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    more: Sequence[BaseRoute] = (),
+) -> Starlette:
+    """The application that serves a memory, which stays open until the caller closes it.
+
+    Args:
+        memory: The memory.
+        access: Who may do what; None grants everything to programs of this machine.
+        limits: Of size, time and number of requests; None for the defaults.
+        endpoints: The endpoints; by default all.
+        more: Further routes, such as mounts; they authorise their requests themselves.
+
+    Example::
+
+        app = create_app(CrabPath.open("./memory"), access=Access.from_file("tokens.json"))
+    """
+    access, limits = access or Access.open_on_loopback(), limits or Limits()
+    by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
+    for endpoint in endpoints:
+        if endpoint.route is not None:
+            by_path[endpoint.path][endpoint.method] = endpoint
+    room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
+    names = SourceNames(memory)
+    served = _Served(memory, access, limits, room, probe, names)
+    resources = [
+        Route(path.replace(":path}", ":text}"), _Resource(methods, served))
+        for path, methods in by_path.items()
+    ]
+    description = JSONResponse(describe_api(endpoints))
+    start_metrics()
+
+    async def answer_metrics(request: Request) -> Response:
+        access.authorise(read_token(request.headers)).require("read")
+        accept = request.headers.get("accept", "")
+        text, kind = write_metrics(accept)
+        return Response(text, headers={"Content-Type": kind})
+
+    @asynccontextmanager
+    async def warm_up(_app: Starlette) -> AsyncIterator[None]:
+        probe.warm_up()
+        yield
+
+    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds, endpoints)
+    app = Starlette(
+        lifespan=warm_up,
+        routes=[
+            *resources,
+            Route("/openapi.json", lambda _: description),
+            *make_page_routes(),
+            Route("/metrics", answer_metrics),
+            Route("/mcp", mcp, methods=["POST"]),
+            *more,
+        ],
+        middleware=[Middleware(_Gate, access=access, limits=limits, names=names)],
+        exception_handlers={HTTPException: _answer_http_exception},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def run_app(app: ASGIApp, listening: socket.socket) -> None:
+    """Answer requests until SIGTERM or SIGINT.
+
+    After SIGTERM ``/ready`` refuses, so that a balancer sends no more, and every answer ends its
+    connection; after some seconds no connection is accepted, and what came whole is answered.
+
+    Args:
+        app: The application.
+        listening: A socket that listens; it is closed.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere unread answers stay in memory
+        milliseconds = int(_UNREAD_SECONDS * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    config = uvicorn.Config(
+        _answer_cancelled(app),
+        http=_PatientHttp,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
+        ws="none",
+    )
+    _PatientServer(config).run(sockets=[listening])
+
+
+def _answer_cancelled(app: ASGIApp) -> ASGIApp:
+    """The application; a request that the server cancels, since it ends, is answered with 503."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await app(scope, receive, send_on)
+        except asyncio.CancelledError:
+            if not started:
+                msg = "the server ends; what was asked for may still be done"
+                await _make_error(503, "ServiceError", msg)(scope, receive, send)
+
+    return answer
+
+
+class _PatientServer(uvicorn.Server):
+    """A server that resets nobody when it ends."""
+
+    _leaving_seconds = 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at once where somebody waits for it at a keyboard."""
+        if sig == signal.SIGTERM:  # not passed on, so that the caller can close the memory
+            self._leaving_seconds, self.should_exit = _LEAVING_SECONDS, True
+        else:
+            super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer on for a moment, then what has been accepted, then close."""
+        announce_leaving(self.lifespan.state)
+        await self._wait(self._leaving_seconds)
+        waiting = [each for listening in sockets or () for each in _accept_waiting(listening)]
+        for server in self.servers:
+            server.close()  # would reset what waits to be accepted
+        for connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connect, connection)
+        await self._wait(_LAST_SECONDS, for_connections=True)
+        for protocol in list(self.server_state.connections):
+            if isinstance(protocol, _PatientHttp):
+                protocol.give_up_body()
+        await super().shutdown(sockets)
+
+    async def _wait(self, seconds: float, *, for_connections: bool = False) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.force_exit:
+            if for_connections and not self.server_state.connections:
+                break
+            await asyncio.sleep(0.05)
+
+    def _connect(self) -> asyncio.Protocol:
+        state = self.lifespan.state
+        return _PatientHttp(self.config, self.server_state, app_state=state)
+
+
+def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
+    """Connections that the system has accepted, and the server has not."""
+    try:
+        while True:
+            connection, _ = listening.accept()
+            connection.settimeout(0)
+            yield connection
+    except OSError:  # there are no more
+        return
+
+
+class _PatientHttp(H11Protocol):
+    """HTTP that ends connections on which nothing is asked.
+
+    By h11, which bounds the head of a request: a faster parser takes one without end.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def give_up_body(self) -> None:
+        """Close the connection where the body of a request has not come whole."""
+        if self.cycle is not None and self.cycle.more_body:
+            self.transport.close()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_IDLE_SECONDS, self._end)
+
+    def _end(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+class _AnyText(Convertor[str]):
+    """Any text in a path; the convertor of Starlette takes no line breaks."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    to_string = convert
+
+
+register_url_convertor("text", _AnyText())
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Services that the resources of an application share."""
+
+    memory: CrabPath
+    access: Access
+    limits: Limits
+    room: Room
+    probe: Probe
+    names: SourceNames
+
+
+class _Resource:
+    """The methods of one path."""
+
+    def __init__(self, methods: dict[str, Endpoint], served: _Served) -> None:
+        self._methods, self._served = methods, served
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
+        if endpoint is None:
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
+        grant = endpoint.authorise(self._served.access, read_token(request.headers))
+        # Probes find a place at any time.
+        async with nullcontext() if endpoint.right is None else self._served.room.admit(request):
+            response = await self._respond(endpoint, request, grant)
+            await response(scope, receive, send)
+
+    async def _respond(self, endpoint: Endpoint, request: Request, grant: Grant) -> Response:
+        served, limits = self._served, self._served.limits
+        namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
+        probe = None if is_leaving(request.scope) else served.probe
+        names = served.names
+        call = Call(served.memory, grant, namespace, request.path_params, probe, names)
+        arguments: list[Any] = [call]
+        if endpoint.input is not None:
+            arguments.append(await self._read_input(endpoint.input, request))
+        seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
+        if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
+            events = _write_events(endpoint.stream(*arguments), seconds, names)
+            return StreamingResponse(
+                events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
+            )
+        turn = served.room.wait_for_slow(request) if endpoint.is_slow else nullcontext()
+        try:
+            answer = await asyncio.wait_for(_answer(endpoint, arguments, turn), seconds)
+        except asyncio.TimeoutError:
+            raise LateAnswerError(seconds) from None
+        return Response(
+            await _write_json(answer, names),
+            503 if isinstance(answer, Readiness) and not answer.ready else 200,
+            {"Cache-Control": "no-store"},
+            "application/json",
+        )
+
+    async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
+        if request.method != "POST":
+            return _validate(model, dict(request.query_params), strict=False)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
+            raise _NotJsonError(msg)
+        body = await request.body()
+        try:
+            data = from_json(body, allow_inf_nan=False)
+        except ValueError as error:
+            msg = f"the body is no JSON that can be read: {error}"
+            raise InvalidInputError(msg) from None
+        return _validate(model, data, strict=True)
+
+
+async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> object:
+    async with turn:
+        return await endpoint.answer(*arguments)
+
+
+async def _write_json(data: object, names: SourceNames) -> bytes:
+    await names.refresh()
+    return to_json(names.show(dump_answer(data)), inf_nan_mode="null")
+
+
+def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
+    if not isinstance(data, dict):
+        msg = f"the body must be a JSON object, not {format_value(data)}"
+        raise InvalidInputError(msg)
+    try:
+        return model.model_validate(data, strict=strict)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        if place == "namespace":
+            msg = f"the token says the namespace: name another one in the header {NAMESPACE_HEADER}"
+            raise InvalidInputError(msg) from None
+        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+            raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
+        field = model.model_fields.get(place.partition(".")[0])
+        if field is not None and isinstance(field.annotation, UnionType) and field.is_required():
+            # One of several types: the first error is about one of them.
+            text = field.description or ""
+            msg = f"{first['loc'][0]} must be {text[:1].lower()}{text[1:]}"
+            raise InvalidInputError(msg) from None
+        raise InvalidInputError(explain_first_error(error)) from None
+
+
+async def _write_events(
+    events: AsyncIterator[tuple[str, object]], seconds: float, names: SourceNames
+) -> AsyncIterator[bytes]:
+    """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
+    until = asyncio.get_running_loop().time() + seconds
+    try:
+        while True:
+            left = until - asyncio.get_running_loop().time()
+            name, data = await asyncio.wait_for(anext(events), max(0.0, left))
+            yield f"event: {name}\ndata: ".encode() + await _write_json(data, names) + b"\n\n"
+    except StopAsyncIteration:
+        return
+    except asyncio.TimeoutError:
+        failed = answer_error(LateAnswerError(seconds), names)
+    except Exception as error:
+        failed = answer_error(error, names)
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]
+    yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
+
+
+def answer_error(error: Exception, names: SourceNames) -> JSONResponse:
+    """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
+    if not isinstance(error, CrabPathError):
+        _log.error("a request failed", exc_info=error)
+        return _make_error(500, "CrabPathError", "the server failed: its log says why")
+    kinds = type(error).__mro__
+    status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
+    name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
+    headers = {"Connection": "close"} if isinstance(error, _UnreadBodyError) else None
+    message = names.hide(describe_error(error))
+    return _make_error(status, name, message, headers or _HEADERS.get(status))
+
+
+async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
+    """Paths and methods that do not exist."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind, message = _HTTP_ERRORS.get(status, (InvalidInputError, str(error)))
+    return _make_error(status, kind.__name__, message, getattr(error, "headers", None))
+
+
+def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
+
+
+class _Gate:
+    """Refuses requests from elsewhere, applies the limits, and turns errors into answers."""
+
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits, names: SourceNames) -> None:
+        self._app, self._access, self._limits, self._names = app, access, limits, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                if is_leaving(scope):
+                    headers["Connection"] = "close"
+            started = True
+            try:
+                await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+            except asyncio.TimeoutError:
+                raise _UnreadAnswerError from None
+
+        try:
+            self._require_local(scope)
+            await self._app(scope, self._bound_body(scope, receive), send_in_time)
+        except _UnreadAnswerError:
+            _log.warning("a client that does not read was dropped")
+        except ClientDisconnect:
+            _log.debug("a client left before it had sent its body")
+        except Exception as error:
+            if started:
+                raise
+            await answer_error(error, self._names)(scope, receive, send_in_time)
+
+    def _require_local(self, scope: Scope) -> None:
+        headers, client = Headers(scope=scope), scope.get("client")
+        address = client[0] if client else None
+        self._access.require_local(address, headers.get("host"), headers.get("origin"))
+
+    def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
+        """The parts of a body, until there are too many bytes or they come too late.
+
+        Raises:
+            _TooLargeError: The body is larger than the limit.
+            _UnreadBodyError: Its end is not certain, so that a proxy may see another one.
+        """
+        headers = Headers(scope=scope)
+        most, length = self._limits.body_bytes, headers.get("content-length", "0")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            msg = "a body has a Content-Length or a Transfer-Encoding: send one of them"
+            raise _UnreadBodyError(msg)
+        seconds, loop = self._limits.transfer_seconds, asyncio.get_running_loop()
+        msg = f"the body is larger than {most:,} bytes: send it in parts"
+        if not length.isdecimal() or int(length) > most:
+            raise _TooLargeError(msg)
+        taken, until, is_whole = 0, 0.0, False
+
+        async def receive_bounded() -> Message:
+            nonlocal taken, until, is_whole
+            if is_whole:  # this waits until the client leaves
+                return await receive()
+            until = until or loop.time() + seconds
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, until - loop.time()))
+            except asyncio.TimeoutError:
+                late = f"the body did not come within {seconds:g} s: send it again"
+                raise _LateBodyError(late) from None
+            taken += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if taken > most:
+                raise _TooLargeError(msg)
+            return message
+
+        return receive_bounded

@@ -1,0 +1,190 @@
+"""Commands that serve: ``serve``, ``explore``, ``mcp`` and ``token``."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from typing_extensions import Unpack
+
+from crabpath_retrievers.cli.commands import add_commands, add_programs
+from crabpath_retrievers.cli.options import (
+    DEFAULT_STORE,
+    DEMO_STORE,
+    Namespace,
+    Output,
+    QueryFlags,
+    Store,
+    errors,
+    parse_time,
+)
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.query import is_url
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, ServiceError
+
+if TYPE_CHECKING:
+    from crabpath_server import Access
+
+_PORT = 8765
+
+OptionalStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        "-s",
+        envvar="CRABPATH_STORE",
+        help=f"Directory or database URL; without it {DEFAULT_STORE}, or else that of the demo.",
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address to listen on; any but this machine needs tokens.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(help="File of tokens, made by crabpath token; or CRABPATH_TOKENS with its JSON."),
+]
+
+
+def run_serve(
+    store: Store = DEFAULT_STORE,
+    host: Host = "127.0.0.1",
+    port: Port = _PORT,
+    tokens: Tokens = None,
+    **opening: Unpack[QueryFlags],
+) -> None:
+    """Serve a memory over HTTP, until SIGTERM or Ctrl-C."""
+    _serve(store, host, port, tokens, opening)
+
+
+def run_explore(
+    store: OptionalStore = None,
+    host: Host = "127.0.0.1",
+    port: Port = 0,
+    tokens: Tokens = None,
+    **opening: Unpack[QueryFlags],
+) -> None:
+    """Serve a memory, and open its page in the browser."""
+    place = _choose_memory() if store is None else store
+    _serve(place, host, port, tokens, opening, open_page=webbrowser.open)
+
+
+def _choose_memory() -> str:
+    """The memory in this directory, or else the one that the demo left.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    for place in (DEFAULT_STORE, DEMO_STORE):
+        if (Path(place) / "graph.sqlite").is_file():
+            return place
+    msg = (
+        "there is no memory here: make one with crabpath demo or crabpath add FILES, "
+        "or name one: crabpath explore STORE"
+    )
+    raise NotFoundError(msg)
+
+
+def run_mcp(
+    store: Store = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
+    **opening: Unpack[QueryFlags],
+) -> None:
+    """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
+    from crabpath_server.mcp import create_local_server
+    from crabpath_server.probe import Probe
+
+    with CrabPath.open(store, create=False, **opening) as memory:
+        Probe(memory).warm_up()
+        create_local_server(memory, namespace, k=k).run("stdio")
+
+
+def _serve(
+    store: str,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    opening: QueryFlags,
+    open_page: Callable[[str], object] | None = None,
+) -> None:
+    from crabpath_server.app import create_app, run_app
+
+    access = _find_access(tokens, host)
+    with (
+        CrabPath.open(store, create=False, **opening) as memory,
+        _listen(host, port) as listening,
+    ):
+        name = f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listening.getsockname()[1]}"
+        who = "with a token" if access.needs_token else "for programs of this machine, no token"
+        place = memory.store.name if is_url(store) else store  # without password
+        errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        if open_page is not None:
+            threading.Thread(target=open_page, args=(url,), daemon=True).start()
+        run_app(create_app(memory, access=access), listening)
+
+
+def _find_access(tokens: Path | None, host: str) -> "Access":
+    """The tokens of a server; without any, it may listen on this machine only.
+
+    Raises:
+        InvalidInputError: The host is reached from other machines, and there are no tokens.
+    """
+    from crabpath_server.access import Access, is_loopback
+
+    access = Access.from_environment() if tokens is None else Access.from_file(tokens)
+    if access is not None:
+        return access
+    if not is_loopback(host):
+        msg = (
+            f"without tokens only this machine is served, not {host}: make some with "
+            "crabpath token --file tokens.json, and give --tokens tokens.json"
+        )
+        raise InvalidInputError(msg)
+    return Access.open_on_loopback()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        msg = f"cannot listen on {host}:{port} ({error.strerror or error}): give another --port"
+        raise ServiceError(msg) from error
+
+
+def add_access_token(
+    file: Annotated[Path, typer.Option(help="File of tokens; it is made where there is none.")],
+    namespace: Annotated[
+        list[str],
+        typer.Option("--namespace", "-n", help="Namespaces, the default one first; * for all."),
+    ],
+    rights: Annotated[
+        str, typer.Option(help="Some of read, feedback, write and admin, separated by commas.")
+    ] = "read,feedback",
+    expires: Annotated[
+        str | None, typer.Option(help="ISO 8601 time until which it is valid.")
+    ] = None,
+) -> Output:
+    """Add a token to a file, and print it once: only its hash is kept."""
+    from crabpath_server.access import add_token
+
+    found = parse_time("--expires", expires)  # in the zone of this machine unless it has one
+    until = None if found is None else found.astimezone()
+    if until is not None and until <= datetime.now(tz=timezone.utc):
+        msg = f"--expires {expires} is in the past: give a later time, or none"
+        raise InvalidInputError(msg)
+    names = [name.strip() for name in rights.split(",")]
+    token = add_token(file, namespace, names, None if until is None else until.isoformat())
+    return Output({"token": token}, [escape(token)])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    add_commands(app, "Operate", {"token": add_access_token})
+    add_programs(app, "Operate", {"serve": run_serve, "explore": run_explore, "mcp": run_mcp})

@@ -1,0 +1,203 @@
+"""What an endpoint is, and what its function is given.
+
+To add one, write its function, and list it in the table that
+:func:`crabpath_server.app.create_app` gets, as in
+:mod:`crabpath_server.table`::
+
+    class ShelfParameters(ApiInput):
+        limit: int = 10
+
+    class Shelf(ApiOutput):
+        titles: list[str]
+
+    async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
+        titles = await call.memory.aio.sources(limit=given.limit)
+        return Shelf(titles=list(titles))
+
+    Endpoint("GET /shelves/{name:path}", "read", read_shelf)
+
+The answer is a record of the package, or a model where there is none; see
+:mod:`crabpath_server.answers`. The input is the JSON body of POST, and the query
+parameters of other methods; a function without input takes ``call`` alone. ``call.path`` has the
+values of the path, here ``name``. Rights, input and limits are checked as the table says; the
+OpenAPI description is made from it, with the names of models, records and functions and the first
+lines of their docstrings.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import (
+    ConflictError,
+    CrabPathError,
+    ServiceError,
+    StoreError,
+    TokenError,
+)
+from crabpath_server.access import Access, Grant, Right
+from crabpath_server.answers import ApiOutput, find_model
+from crabpath_server.names import SourceNames
+from crabpath_server.probe import Probe
+
+_log = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 50_000
+"""Of a question, or of another text that lists repeat; lists hold up to 1,000 of them."""
+
+DEFAULT_RESULTS = 8
+"""Documents of an answer to a model, which reads their titles, and fetches what it needs."""
+
+Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
+ShortText = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Ids = Annotated[list[str], Field(max_length=10_000)]
+
+
+class LateAnswerError(ServiceError):
+    """There is no answer in time."""
+
+    def __init__(self, seconds: float) -> None:
+        """Say that there was none within so many seconds."""
+        super().__init__(
+            f"there was no answer within {seconds:g} s; what was asked for may still be done"
+        )
+
+
+def describe_error(error: CrabPathError) -> str:
+    """Its sentence; of a store that failed it is logged, since it names places of the server."""
+    if isinstance(error, StoreError) and not isinstance(error, ConflictError):
+        _log.warning("a request failed: %s", error)
+        return "a store of the server failed: the log of the server says why"
+    return str(error)
+
+
+class ApiInput(BaseModel):
+    """A body or parameters."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    def to_options(self, *but: str) -> dict[str, Any]:
+        """The fields that were sent, without those named in ``but``."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that was authorised.
+
+    Attributes:
+        memory: The memory that is served.
+        grant: What the sender may do.
+        namespace: The namespace of the request.
+        path: Values from the path by name, such as ``id``.
+        probe: Says whether the server can serve; None where it is ending.
+        names: Sources as the sender knows them.
+        results: Documents that a search returns which does not say how many.
+    """
+
+    memory: CrabPath
+    grant: Grant
+    namespace: str
+    path: Mapping[str, str]
+    probe: Probe | None
+    names: SourceNames
+    results: int = DEFAULT_RESULTS
+
+
+Answering = Callable[..., Awaitable[object]]
+Streaming = Callable[..., AsyncIterator[tuple[str, object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An endpoint as language models call it.
+
+    Attributes:
+        name: Its name.
+        title: The same for people.
+        effect: What it does to the memory at most.
+        arguments: Model of the arguments, where they are a part of the input. Its docstring is read
+            by models.
+    """
+
+    name: str
+    title: str
+    effect: Literal["reads", "writes", "deletes"] = "reads"
+    arguments: type[ApiInput] | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Something that a server does for those who have the right.
+
+    Attributes:
+        route: Method and path of HTTP, with ``{name}`` or ``{name:path}`` for values; None where
+            it is only a tool.
+        right: The right that it needs; ``any`` for any token, None for none.
+        answer: The function that answers; see the module.
+        tool: The endpoint as a tool; None where it is only for HTTP.
+        stream: The function that answers where ``Accept`` asks for ``text/event-stream``: it yields
+            the name and the data of each event; the last one is ``answer``.
+        event: Record or model of the data of its other events.
+        is_slow: Whether ``Limits.slow_seconds`` applies to it, not ``answer_seconds``.
+    """
+
+    route: str | None
+    right: Right | Literal["any"] | None
+    answer: Answering
+    tool: Tool | None = None
+    stream: Streaming | None = None
+    event: type | None = None
+    is_slow: bool = False
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return (self.route or "").partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path of HTTP."""
+        return (self.route or "").partition(" ")[2]
+
+    @cached_property
+    def input(self) -> type[ApiInput] | None:
+        """Model of the body or of the parameters."""
+        hints = get_type_hints(self.answer)
+        return next((h for name, h in hints.items() if name != "return" and h is not Call), None)
+
+    @cached_property
+    def output(self) -> type[ApiOutput]:
+        """Model of the answer."""
+        return find_model(get_type_hints(self.answer)["return"])
+
+    def authorise(self, access: Access, token: str | None) -> Grant:
+        """Find the sender's rights; all of them where no token is needed.
+
+        Raises:
+            TokenError: The token is missing, unknown or expired.
+            ForbiddenError: It does not grant the right.
+        """
+        if self.right is None:
+            with suppress(TokenError):
+                return access.authorise(token)
+            return Grant((DEFAULT_NAMESPACE,), frozenset())
+        grant = access.authorise(token)
+        self.require_right(grant)
+        return grant
+
+    def require_right(self, grant: Grant) -> None:
+        """Refuse senders without the right.
+
+        Raises:
+            ForbiddenError: It is not granted.
+        """
+        if self.right not in {None, "any"}:
+            grant.require(str(self.right))

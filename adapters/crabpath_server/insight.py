@@ -1,0 +1,376 @@
+"""Functions of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
+
+What was asked and learned is that of the namespace of the request. Only the list of namespaces and
+maintenance concern others that the token grants.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.errors import ForbiddenError, NotFoundError
+from crabpath_retrievers.learning.lift import Lift
+from crabpath_retrievers.parts.operation.maintenance import MAINTENANCE_STEPS
+from crabpath_retrievers.parts.operation.maintenance.health.report import Metric
+from crabpath_retrievers.parts.operation.maintenance.runner import MaintenanceReport
+from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
+from crabpath_retrievers.parts.typed_graph.follow import EdgePage
+from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
+from crabpath_server.endpoints import ApiInput, Call, Limit
+
+_MOST_CHANGES = 1000  # of one turn
+_OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
+_REPORTS = 200  # newest reports of health
+
+
+class TurnExplanation(ApiOutput):
+    """Why each document of a turn was returned, and what was learned from it."""
+
+    turn: dict[str, Any] = Field(description="The record of the turn.")
+    documents: list[dict[str, Any]] = Field(description="The reasons, best document first.")
+    titles: dict[str, str] = Field(description="Titles of all its nodes, by id.")
+    feedback: list[Sent[FeedbackRecord]] = Field(description="All feedback about it, newest first.")
+    changes: list[Sent[WeightMove]] = Field(description="What that feedback changed, newest first.")
+
+
+async def read_turn(call: Call) -> TurnExplanation:
+    """Explain a turn, with its feedback and the weights that this has changed."""
+    memory, turn_id = call.memory.aio, call.path["id"]
+    explained = await memory.explain(turn_id, namespace=call.namespace)
+    given = await memory.learning.feedback(
+        turn_id=explained.turn.id, namespace=call.namespace, limit=100
+    )
+    moves: list[WeightMove] = []
+    for record in given:
+        if record.status == "applied" and len(moves) < _MOST_CHANGES:
+            moves += await memory.graph.changes(
+                feedback_id=record.feedback_id,
+                namespace=call.namespace,
+                limit=_MOST_CHANGES - len(moves),
+            )
+    return TurnExplanation(
+        **explained.to_dict(),
+        feedback=given,
+        changes=moves,
+    )
+
+
+class NamespaceList(ApiOutput):
+    """Namespaces that are granted, in the order of their names."""
+
+    namespaces: list[Sent[NamespaceRecord]]
+
+
+class NamespaceParameters(ApiInput):
+    """A page of the list."""
+
+    after: str = Field("", description="The last name of the page before this one.")
+    limit: Limit = 100
+
+
+async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceList:
+    """List the granted namespaces that exist."""
+    names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
+    found = await call.memory.aio.namespaces.records(names, after=given.after, limit=given.limit)
+    return NamespaceList(namespaces=found)
+
+
+class NeighborParameters(ApiInput):
+    """Which edges of which node."""
+
+    node: str = Field(description="Id of a chunk or note.")
+    kind: str | None = Field(None, description="Only this kind; else those that queries follow.")
+    tier: TierName | None = None
+    min_weight: float = Field(0.0, ge=0, le=1, description="Least absolute weight.")
+    direction: Literal["out", "in"] = "out"
+    limit: Limit = 50
+    offset: int = Field(0, ge=0, le=1_000_000)
+
+
+async def list_neighbors(call: Call, given: NeighborParameters) -> EdgePage:
+    """List the edges of a node, page by page."""
+    return await call.memory.aio.graph.edges(
+        given.node,
+        given.kind,
+        tier=given.tier,
+        min_weight=given.min_weight,
+        direction=given.direction,
+        limit=given.limit,
+        offset=given.offset,
+        namespace=call.namespace,
+    )
+
+
+class ChangeParameters(ApiInput):
+    """Changes of which edges; at least one end, or a feedback."""
+
+    source: str | None = None
+    target: str | None = None
+    feedback_id: str | None = None
+    kind: str | None = None
+    limit: Limit = 100
+
+
+class ChangeList(ApiOutput):
+    """Changes of weights, newest first."""
+
+    changes: list[Sent[WeightMove]]
+
+
+async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
+    """List who moved the weights of edges, and when."""
+    found = await call.memory.aio.graph.changes(
+        source=given.source,
+        target=given.target,
+        feedback_id=given.feedback_id,
+        edge_type=given.kind,
+        limit=given.limit,
+        namespace=call.namespace,
+    )
+    return ChangeList(changes=found)
+
+
+class EdgeBody(ApiInput):
+    """An edge and its weight."""
+
+    source: str
+    target: str
+    weight: float = Field(ge=-1, le=1, description="Below 0 it lowers the target; 0 removes it.")
+    kind: str | None = Field(
+        None, description="taught, inhibits or a typed one; null: inhibits below 0, else taught."
+    )
+    edge_id: str | None = Field(None, description="The same id again changes nothing.")
+
+
+async def set_edge(call: Call, body: EdgeBody) -> Receipt:
+    """Set the weight of an edge in the namespace; undo takes the id of the receipt."""
+    usual = EdgeKind.INHIBITS if body.weight < 0 else EdgeKind.TAUGHT
+    return await call.memory.aio.graph.add_edge(
+        body.source,
+        body.target,
+        usual.label if body.kind is None else body.kind,
+        body.weight,
+        namespace=call.namespace,
+        edge_id=body.edge_id,
+    )
+
+
+class AuthorityBody(ApiInput):
+    """Nodes and their new authority."""
+
+    ids: list[str] = Field(description="Ids of chunks, notes or whole documents.")
+    authority: AuthorityName = "constitutional"
+
+
+class NodeCount(ApiOutput):
+    """How many nodes were set."""
+
+    nodes: int
+
+
+async def anchor_nodes(call: Call, body: AuthorityBody) -> NodeCount:
+    """Set how slowly weights of edges that lead to nodes decay."""
+    anchor = call.memory.aio.learning.anchor
+    return NodeCount(nodes=await anchor(body.ids, body.authority, namespace=call.namespace))
+
+
+class SuccessBucket(ApiOutput):
+    """Feedback that was given one after the other."""
+
+    since: float = Field(description="Time of the first, in seconds since the epoch.")
+    until: float = Field(description="Time of the last.")
+    feedback: int
+    outcome: float = Field(description="Mean outcome, from -1 to 1.")
+    success: float = Field(description="Share with an outcome above 0.")
+
+
+class TierCounts(ApiOutput):
+    """Edges by tier when the health of the namespace was measured."""
+
+    at: float = Field(description="Seconds since the epoch.")
+    turn: int
+    edges: dict[TierName, int]
+
+
+class LearningReport(ApiOutput):
+    """How a namespace learns."""
+
+    success: list[SuccessBucket] = Field(description="Of the newest 500 feedback, oldest first.")
+    tiers: list[TierCounts] = Field(description="Oldest first; the last one is now.")
+    health: list[Sent[Metric]]
+    most_useful: list[Sent[DocumentUse]]
+    least_useful: list[Sent[DocumentUse]]
+
+
+class LiftReport(ApiOutput):
+    """Gain of learning in a namespace."""
+
+    weeks: list[Sent[Lift]] = Field(description="Oldest first.")
+
+
+async def report_lift(call: Call) -> LiftReport:
+    """Show what learning gained, by week."""
+    rows = await call.memory.aio.learning.lift(namespace=call.namespace, by="week")
+    return LiftReport(weeks=rows)
+
+
+async def report_learning(call: Call) -> LearningReport:
+    """Show success and tiers over time, health, and the most and least useful documents."""
+    memory, name = call.memory.aio, call.namespace
+    given = await memory.learning.feedback(namespace=name, limit=_OUTCOMES)
+    history = await memory.maintenance.health_history(name, limit=_REPORTS)
+    now = await memory.maintenance.health(name, record=False)
+    most = await memory.learning.usage(namespace=name)
+    least = await memory.learning.usage(namespace=name, least=True)
+    return LearningReport(
+        success=count_success(given),
+        tiers=[
+            TierCounts(at=report.created, turn=report.turn, edges=_add_tiers(report.edges))
+            for report in (*history, now)
+        ],
+        health=list(now.metrics),
+        most_useful=most,
+        least_useful=least,
+    )
+
+
+def count_success(newest: Sequence[FeedbackRecord]) -> list[SuccessBucket]:
+    """Outcomes of applied feedback about turns, newest first, in at most 20 buckets over time."""
+    judged = [r for r in reversed(newest) if r.status == "applied" and r.turn_id is not None]
+    size = max(1, -(-len(judged) // _BUCKETS))
+    parts = [judged[start : start + size] for start in range(0, len(judged), size)]
+    return [
+        SuccessBucket(
+            since=part[0].created,
+            until=part[-1].created,
+            feedback=len(part),
+            outcome=sum(record.outcome for record in part) / len(part),
+            success=sum(record.outcome > 0 for record in part) / len(part),
+        )
+        for part in parts
+    ]
+
+
+def _add_tiers(edges: Any) -> dict[TierName, int]:
+    """Edges of the text and learned ones together, by tier."""
+    total: dict[TierName, int] = {}
+    for counts in edges.values():
+        for tier, count in counts.items():
+            total[tier] = total.get(tier, 0) + count
+    return total
+
+
+class MaintenanceBody(ApiInput):
+    """Which steps to run."""
+
+    steps: list[str] = Field(list(MAINTENANCE_STEPS))
+
+
+def _require_all_namespaces(call: Call) -> None:
+    """Maintenance changes, and counts, what all namespaces have learned.
+
+    Raises:
+        ForbiddenError: The token grants only some.
+    """
+    if not call.grant.has_all_namespaces:
+        msg = "maintenance concerns all namespaces: use a token that grants '*'"
+        raise ForbiddenError(msg)
+
+
+async def plan_maintenance(call: Call) -> MaintenanceReport:
+    """Say what maintenance would change; needs all namespaces."""
+    _require_all_namespaces(call)
+    return await call.memory.aio.maintenance.run(dry_run=True)
+
+
+async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceReport:
+    """Run maintenance; needs all namespaces."""
+    _require_all_namespaces(call)
+    return await call.memory.aio.maintenance.run(body.steps)
+
+
+class RegionParameters(ApiInput):
+    """Which level."""
+
+    level: int | None = Field(None, ge=1, le=64, description="Null: the finest one.")
+
+
+class RegionList(ApiOutput):
+    """Regions of one level; none in a very small memory."""
+
+    level: int | None
+    levels: list[int]
+    regions: list[Sent[PlacedRegion]]
+
+
+async def draw_regions(call: Call, given: RegionParameters) -> RegionList:
+    """Show the regions on a map, with success by action."""
+    regions = call.memory.aio.regions
+    if given.level is None and not await regions.levels():
+        return RegionList(level=None, levels=[], regions=[])
+    found = await regions.map(given.level, namespace=call.namespace)
+    return RegionList.model_validate(found)
+
+
+class FrozenState(ApiOutput):
+    """Whether a namespace learns."""
+
+    namespace: str
+    frozen: bool
+
+
+async def freeze(call: Call) -> FrozenState:
+    """Stop the namespace from learning."""
+    await call.memory.aio.namespaces.freeze(call.namespace)
+    return FrozenState(namespace=call.namespace, frozen=True)
+
+
+async def unfreeze(call: Call) -> FrozenState:
+    """Let the namespace learn again."""
+    await call.memory.aio.namespaces.unfreeze(call.namespace)
+    return FrozenState(namespace=call.namespace, frozen=False)
+
+
+class SnapshotList(ApiOutput):
+    """Snapshots of the namespace, newest first."""
+
+    snapshots: list[Sent[Snapshot]]
+
+
+class SnapshotBody(ApiInput):
+    """A name for the snapshot."""
+
+    name: str | None = Field(None, description="Unique within the namespace.")
+
+
+class RestoreBody(ApiInput):
+    """Which snapshot."""
+
+    snapshot: str = Field(description="Its id or name.")
+
+
+async def read_snapshots(call: Call) -> SnapshotList:
+    """List the snapshots of the namespace."""
+    found = await call.memory.aio.namespaces.snapshots(call.namespace)
+    return SnapshotList(snapshots=found)
+
+
+async def save_snapshot(call: Call, body: SnapshotBody) -> Snapshot:
+    """Save all that the namespace has learned up to now."""
+    spaces = call.memory.aio.namespaces
+    name = await spaces.snapshot(call.namespace, body.name)
+    for kept in await spaces.snapshots(call.namespace):
+        if kept.id == name:
+            return kept
+    msg = f"the snapshot {name!r} was deleted at the same time: take another one"
+    raise NotFoundError(msg)
+
+
+async def reset_to_snapshot(call: Call, body: RestoreBody) -> Snapshot:
+    """Reset what the namespace has learned to what it was at a snapshot."""
+    return await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)

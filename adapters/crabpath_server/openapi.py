@@ -1,0 +1,174 @@
+"""The OpenAPI description, built from the table of endpoints and their models."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from crabpath_retrievers import __version__
+from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_server.answers import ApiOutput, find_model
+from crabpath_server.endpoints import ApiInput, Endpoint
+
+NAMESPACE_HEADER = "CrabPath-Namespace"
+
+STATUSES = {
+    400: "Something cannot be used as given.",
+    401: "The token is missing, unknown or expired.",
+    403: "The token does not grant this.",
+    404: "It does not exist.",
+    405: "The path has no such method.",
+    408: "The body did not come in time.",
+    409: "The store is locked, or the same data was changed at the same time.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    500: "The server failed.",
+    503: "A store or the server is not available now; try again later.",
+    504: "There was no answer in time.",
+}
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+class ErrorDetail(ApiOutput):
+    """Reason of an error."""
+
+    type: str
+    message: str
+
+
+class ErrorAnswer(ApiOutput):
+    """The answer to a request that failed."""
+
+    error: ErrorDetail
+
+
+def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of some endpoints; those without a route are left out."""
+    table = [one for one in endpoints if one.route is not None]
+    inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
+    modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
+    outputs = [ErrorAnswer, *(e.output for e in table)]
+    outputs += [find_model(e.event) for e in table if e.event is not None]
+    modes += [(model, "serialization") for model in dict.fromkeys(outputs)]
+    references, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+    schemas = {model: schema for (model, _), schema in references.items()}
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in table:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _describe(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "CrabPath",
+            "version": __version__,
+            "description": "Retrieval over a graph of documents that learns from outcomes.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {n: _drop_titles(model) for n, model in definitions["$defs"].items()},
+            "responses": {
+                _name_error(status): {
+                    "description": description,
+                    "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+                }
+                for status, description in STATUSES.items()
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _name_error(status: int) -> str:
+    return f"Error{status}"
+
+
+def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
+    """A model without the titles of its fields, which repeat their names; one line describes it."""
+    fields, summary = model.get("properties", {}), model.get("description", "").split("\n")[0]
+    plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
+    return {**model, "description": summary, "properties": plain} if fields else model
+
+
+def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
+    """The description of one method of a path."""
+    summary = (endpoint.answer.__doc__ or "").split("\n")[0]
+    described: dict[str, Any] = {
+        "operationId": endpoint.answer.__name__,
+        "summary": summary,
+        "parameters": _describe_parameters(endpoint),
+        "responses": _describe_answers(endpoint, schemas),
+        "security": [] if endpoint.right is None else [{"token": []}],
+    }
+    if endpoint.right is not None:
+        described["description"] = f"Right: {endpoint.right}."
+    if endpoint.method == "POST" and endpoint.input is not None:
+        content = {"application/json": {"schema": schemas[endpoint.input]}}
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+            "description": "Percent-encoded; it may contain slashes.",
+        }
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+    if endpoint.right is not None:
+        parameters.append(
+            {
+                "name": NAMESPACE_HEADER,
+                "in": "header",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 512},
+                "description": "Another namespace of the token than its first; percent-encoded.",
+            }
+        )
+    if endpoint.input is not None and endpoint.method != "POST":
+        parameters += _describe_query(endpoint.input)
+    return parameters
+
+
+def _describe_query(model: type[ApiInput]) -> list[dict[str, Any]]:
+    schema = model.model_json_schema()
+    needed = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": _drop_null(field)}
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter without null: a parameter is left out instead."""
+    options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
+    rest = {key: value for key, value in field.items() if key not in {"anyOf", "title"}}
+    if rest.get("default", ...) is None:
+        del rest["default"]
+    return {**rest, **options[0]} if len(options) == 1 else field
+
+
+def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
+    output = {"schema": schemas[endpoint.output]}
+    content: dict[str, Any] = {"application/json": output}
+    if endpoint.event is not None:
+        description = (
+            f"Server-sent events, each with a {endpoint.event.__name__} as data; the last one is "
+            f"answer with a {endpoint.output.__name__}, or error with an ErrorAnswer."
+        )
+        content["text/event-stream"] = {"schema": {"type": "string", "description": description}}
+    answers: dict[str, Any] = {
+        "200": {"description": _first_line(endpoint.output), "content": content}
+    }
+    for status in STATUSES:
+        answers[str(status)] = {"$ref": f"#/components/responses/{_name_error(status)}"}
+    if endpoint.output is find_model(Readiness):
+        answers["503"] = {"description": STATUSES[503], "content": {"application/json": output}}
+    return answers
+
+
+def _first_line(model: type[ApiOutput]) -> str:
+    return (model.__doc__ or "").split("\n")[0]

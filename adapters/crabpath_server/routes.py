@@ -1,0 +1,530 @@
+"""Functions of questions, documents, feedback, notes and turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from pydantic import Field
+
+from crabpath_retrievers import __version__
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
+from crabpath_retrievers.core.turn import Hop, PathEdge
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+from crabpath_retrievers.storage.read.history import FeedbackRecord
+from crabpath_retrievers.storage.read.notes import NoteRecord
+from crabpath_retrievers.storage.read.turns import TurnRecord
+from crabpath_server.answers import ApiOutput, Sent
+from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText
+
+# Fields that name documents, which senders know by names without the directory of the server.
+_DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
+
+
+class Health(ApiOutput):
+    """The server answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Session(ApiOutput):
+    """Rights of the sender."""
+
+    namespace: str = Field(description="The namespace of this request.")
+    namespaces: list[str] = Field(description='All that are granted; ["*"] for every one.')
+    rights: list[str]
+    version: str = Field(description="Of CrabPath.")
+
+
+async def check_health(_call: Call) -> Health:
+    """Say that the server answers, without asking the stores."""
+    return Health()
+
+
+async def check_readiness(call: Call) -> Readiness:
+    """Ask the embedder, the database and the vector store; 503 where one does not answer."""
+    if call.probe is None:
+        return Readiness(ready=False, reason="the server is ending")
+    state = await call.probe.check()
+    if "admin" in call.grant.rights:
+        return Readiness(ready=state.ready, reason=state.reason)
+    # Sentences of databases and servers name their places and users.
+    reason = "all parts answer" if state.ready else "the right admin sees the reason"
+    return Readiness(ready=state.ready, reason=reason)
+
+
+async def describe_session(call: Call) -> Session:
+    """Say what the token grants."""
+    return Session(
+        namespace=call.namespace,
+        namespaces=list(call.grant.namespaces),
+        rights=sorted(call.grant.rights),
+        version=__version__,
+    )
+
+
+class QueryBody(ApiInput):
+    """A question and its options."""
+
+    text: ShortText
+    k: int = Field(4, le=1000, description="Documents to return.")
+    filter: dict[str, Any] | None = Field(
+        None, description="Condition on metadata, in the language of the vector store."
+    )
+    seed_ids: Ids | None = Field(None, description="Nodes suggested as entries of the walk.")
+    boost_tags: Ids | None = None
+    explore: bool | int = False
+    fill: bool = Field(
+        default=True, description="Exactly k documents; false for confident ones only."
+    )
+    min_score: float | None = Field(None, description="Least probability, from 0 to 1.")
+    one_per_document: bool = False
+    confined: bool = Field(default=False, description="Walk only where the filter allows.")
+    max_tokens: int | None = None
+    recency: float | None = Field(None, description="Half-life of a document, in days.")
+    as_of: str | None = Field(None, description="Only what was valid then, such as 2024-05-31.")
+    task_type: str | None = None
+    session: str | None = Field(None, description="The conversation that asks.")
+    arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
+    run_id: str | None = Field(None, description="Run of the host, which names the turn as well.")
+    candidate_ids: Ids | None = Field(None, description="The only nodes to rank.")
+    record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
+
+
+class FoundDocument(ApiOutput):
+    """A document of an answer."""
+
+    id: str
+    text: str
+    title: str
+    metadata: dict[str, Any]
+    score: float = Field(description="Probability of relevance, from 0 to 1.")
+    origin: Literal["seed", "walk"]
+    tier: str | None = Field(description="Tier of the strongest edge to it; null without one.")
+    path: list[PathEdge] = Field(description="The way of the walk to it; empty for a search hit.")
+    source: str = Field("", description="Where its text comes from.")
+    features: dict[str, float] = Field({}, description="Inputs of the ranker by name.")
+    superseded_by: str | None = Field(None, description="Id of its newer version.")
+
+
+class QueryAnswer(ApiOutput):
+    """Documents, best first."""
+
+    turn_id: str
+    namespace: str
+    documents: list[FoundDocument]
+    latency_ms: dict[str, float]
+
+
+def _to_found(item: RetrievedDocument) -> FoundDocument:
+    node, returned = item.node, item.returned
+    return FoundDocument(
+        id=node.id,
+        text=node.content,
+        title=node.title,
+        metadata=dict(node.metadata),
+        score=item.score,
+        origin=returned.origin,
+        tier=None if returned.support is None else returned.support.tier,
+        path=list(returned.path),
+        source=node.source,
+        features=returned.features,
+        superseded_by=returned.superseded_by,
+    )
+
+
+def _to_answer(answer: Answer) -> QueryAnswer:
+    return QueryAnswer(
+        turn_id=answer.turn.id,
+        namespace=answer.turn.namespace,
+        documents=[_to_found(item) for item in answer.documents],
+        latency_ms=answer.turn.latency_ms,
+    )
+
+
+async def _to_fields(call: Call, body: ApiInput, *but: str) -> dict[str, Any]:
+    """The fields that were sent, with documents as they are stored, without those in ``but``."""
+    fields = body.to_options(*but)
+    for name in _DOCUMENTS & fields.keys():
+        if fields[name]:
+            fields[name] = [*(await call.names.find(fields[name])).values()]
+    return fields
+
+
+async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
+    options = await _to_fields(call, body, "text")
+    if body.filter:
+        options["filter"] = await call.names.find_in_filter(body.filter)
+    return options
+
+
+async def ask(call: Call, body: QueryBody) -> QueryAnswer:
+    """Find the documents that answer a question, and record the turn."""
+    options = await _to_query_options(call, body)
+    answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
+    return _to_answer(answer)
+
+
+async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, object]]:
+    """As :func:`ask`; each hop of the walk is an event ``hop``, and the answer the last event."""
+    loop, hops = asyncio.get_running_loop(), asyncio.Queue[Hop | None]()
+
+    def pass_on(hop: Hop | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(hops.put_nowait, hop)
+
+    options = await _to_query_options(call, body)
+    options |= {"namespace": call.namespace, "on_hop": pass_on}
+    asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
+    asked.add_done_callback(lambda _: pass_on(None))
+    try:
+        while (hop := await hops.get()) is not None:
+            yield "hop", hop
+        yield "answer", _to_answer(await asked)
+    finally:
+        asked.cancel()
+
+
+class SearchBody(ApiInput):
+    """A question for plain vector search."""
+
+    text: ShortText
+    k: int = Field(4, le=1000, description="Documents to return.")
+
+
+class SearchAnswer(ApiOutput):
+    """Documents, nearest first; the score of each is the cosine, from -1 to 1."""
+
+    documents: list[FoundDocument]
+
+
+async def search(call: Call, body: SearchBody) -> SearchAnswer:
+    """Find the nearest documents as a plain vector store would; no turn is recorded."""
+    found = await call.memory.aio.similarity_search(body.text, k=body.k)
+    return SearchAnswer(
+        documents=[
+            FoundDocument(
+                **dict(_to_stored(document)), score=cosine, origin="seed", tier=None, path=[]
+            )
+            for document, cosine in found
+        ]
+    )
+
+
+class GivenDocument(ApiInput):
+    """A document to add."""
+
+    text: str
+    id: str | None = None
+    metadata: dict[str, Any] = Field({}, description="Such as title and source.")
+
+
+class DocumentsBody(ApiInput):
+    """Documents to add."""
+
+    documents: list[GivenDocument]
+    split: bool = Field(default=True, description="False when the documents are chunks already.")
+    cleanup: Literal["incremental", "full"] | None = None
+
+
+class StoredDocument(ApiOutput):
+    """A chunk or note of the memory."""
+
+    id: str
+    text: str
+    title: str
+    metadata: dict[str, Any]
+
+
+class DocumentList(ApiOutput):
+    """Chunks of the memory."""
+
+    documents: list[StoredDocument]
+
+
+class WholeDocument(StoredDocument):
+    """A document, or one chunk or note."""
+
+    chunks: list[StoredDocument]
+
+
+class DocumentsParameters(ApiInput):
+    """Which documents to list."""
+
+    source: str | None = None
+    under: str | None = Field(None, description="Only sources that begin with this text.")
+    q: str | None = Field(None, description="Words of the text or the title; best matches first.")
+    limit: Limit = 100
+
+
+class SourcesParameters(ApiInput):
+    """Which sources to list."""
+
+    under: str | None = Field(None, description="Only those that begin with this text.")
+    after: str | None = Field(None, description="The last source of the page before this one.")
+    limit: Limit = 100
+
+
+class SourceParameters(ApiInput):
+    """Which source to delete."""
+
+    source: str
+
+
+class ListParameters(ApiInput):
+    """How many to list."""
+
+    limit: Limit = 100
+
+
+class Deleted(ApiOutput):
+    """How many chunks and notes were deleted."""
+
+    deleted: int
+    documents: int = Field(description="Documents of these chunks, whole or in part.")
+    chunks: int
+    notes: int
+
+
+class SourceCounts(ApiOutput):
+    """Sources by name, each with the number of its chunks."""
+
+    sources: dict[str, int]
+
+
+def _to_stored(document: Document) -> StoredDocument:
+    metadata = dict(document.metadata)
+    return StoredDocument(
+        id=str(document.id),
+        text=document.page_content,
+        title=str(metadata.get("title") or ""),
+        metadata=metadata,
+    )
+
+
+async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
+    """List the chunks that queries find, the oldest first."""
+    found = await call.memory.aio.documents(
+        source=given.source and await call.names.find_one(given.source),
+        under=await call.names.find_start(given.under),
+        words=given.q,
+        limit=given.limit,
+    )
+    return DocumentList(documents=[_to_stored(document) for document in found])
+
+
+async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
+    """Add documents, or replace those with the same ids; all namespaces share them."""
+    sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
+    stored = await call.names.find(sources)
+    documents = [
+        Document(
+            page_content=item.text,
+            id=item.id,
+            metadata={
+                key: stored.get(value, value)
+                if key == "source" and isinstance(value, str)
+                else value
+                for key, value in item.metadata.items()
+            },
+        )
+        for item in body.documents
+    ]
+    return await call.memory.aio.add_documents(
+        documents, split=body.split, cleanup=body.cleanup, progress=None
+    )
+
+
+async def read_document(call: Call) -> WholeDocument:
+    """Read a document with all its chunks, or one chunk or note."""
+    name = call.path["id"]
+    stored = await call.names.find_one(name)
+    found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
+    if not found:
+        msg = f"there is no document or note {name!r}: check the id and the namespace"
+        raise NotFoundError(msg)
+    chunks = [_to_stored(document) for document in found]
+    return WholeDocument(
+        id=name,
+        text="\n\n".join(chunk.text for chunk in chunks),
+        title=chunks[0].title,
+        metadata=chunks[0].metadata,
+        chunks=chunks,
+    )
+
+
+async def delete_document(call: Call) -> Deleted:
+    """Delete a document with all its chunks, or one chunk or note; 0 where there is none."""
+    name = call.path["id"]
+    stored = await call.names.find_one(name)
+    deleted = await call.memory.aio.forget([stored], notes_of=call.namespace)
+    return Deleted(deleted=deleted, **deleted.to_dict())
+
+
+async def delete_source(call: Call, given: SourceParameters) -> Deleted:
+    """Delete every chunk of a source."""
+    source = await call.names.find_one(given.source)
+    deleted = await call.memory.aio.forget(source=source)
+    return Deleted(deleted=deleted, **deleted.to_dict())
+
+
+async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
+    """List the sources."""
+    found = await call.memory.aio.sources(
+        under=await call.names.find_start(given.under),
+        after=given.after and await call.names.find_one(given.after),
+        limit=given.limit,
+    )
+    return SourceCounts(sources=found)
+
+
+class FeedbackBody(ApiInput):
+    """How a turn went."""
+
+    turn_id: str | None = Field(
+        None, description="The turn; without one, the last turn of the session or namespace."
+    )
+    outcome: float | bool | str = Field(
+        description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
+    )
+    used: Ids | None = None
+    unused: Ids | None = None
+    relevant: Ids | None = None
+    irrelevant: Ids | None = None
+    answer: str | None = None
+    correction: ShortText | None = Field(None, description="What would have been right.")
+    source: Literal["human", "self", "harvested", "teacher"] = "human"
+    feedback_id: str | None = Field(
+        None, description="The same id again, with other content, replaces the former."
+    )
+    user: str | None = None
+    session: str | None = Field(None, description="The conversation that it comes from.")
+    strict: bool = Field(
+        default=True, description="False answers with the receipt of refused feedback."
+    )
+
+
+class FeedbackParameters(ApiInput):
+    """Which feedback to list."""
+
+    turn_id: str | None = None
+    limit: Limit = 100
+
+
+class FeedbackList(ApiOutput):
+    """Feedback, newest first."""
+
+    feedback: list[Sent[FeedbackRecord]]
+
+
+class UndoBody(ApiInput):
+    """Exactly one of both."""
+
+    feedback_id: str | None = None
+    turn_id: str | None = None
+
+
+async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
+    """Learn from the outcome of a turn."""
+    fields = await _to_fields(call, body, "turn_id", "outcome")
+    fields["user"] = body.user if body.user is not None else call.grant.giver
+    receipt: Receipt = await call.memory.aio.record(
+        body.turn_id, body.outcome, namespace=call.namespace, **fields
+    )
+    return receipt
+
+
+async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
+    """List the feedback of the namespace."""
+    found = await call.memory.aio.learning.feedback(
+        turn_id=given.turn_id, namespace=call.namespace, limit=given.limit
+    )
+    return FeedbackList(feedback=found)
+
+
+async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
+    """Undo all that was learned from one feedback, or from all feedback about one turn."""
+    return await call.memory.aio.undo(
+        body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
+    )
+
+
+class NoteBody(ApiInput):
+    """A note."""
+
+    text: str
+    query: str | None = Field(None, description="A question that it answers.")
+    title: str = ""
+    related: list[str] = Field([])
+    id: str | None = Field(None, description="The same id replaces the note.")
+    metadata: dict[str, Any] | None = None
+
+
+class TeachBody(NoteBody):
+    """Something that the documents do not say."""
+
+    kind: Literal["teaching", "directive"] = "teaching"
+    authority: Literal["overlay", "canonical", "constitutional"] | None = None
+
+
+class CorrectBody(NoteBody):
+    """Right text, and the documents that were wrong."""
+
+    turn_id: str | None = Field(None, description="The turn that was wrong.")
+    wrong: list[str] | None = Field(None, description="Wrong documents; null: the turn's best.")
+    authority: Literal["overlay", "canonical", "constitutional"] = "overlay"
+
+
+class NoteId(ApiOutput):
+    """Id of a note."""
+
+    id: str
+
+
+class NoteList(ApiOutput):
+    """Notes, newest first."""
+
+    notes: list[Sent[NoteRecord]]
+
+
+async def teach(call: Call, body: TeachBody) -> NoteId:
+    """Add a note to the namespace."""
+    fields = await _to_fields(call, body, "text")
+    return NoteId(id=await call.memory.aio.teach(body.text, namespace=call.namespace, **fields))
+
+
+async def correct(call: Call, body: CorrectBody) -> NoteId:
+    """Add a note that says what would have been right, and lowers what was wrong."""
+    fields = await _to_fields(call, body, "text")
+    return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
+
+
+async def read_notes(call: Call, given: ListParameters) -> NoteList:
+    """List the notes of the namespace."""
+    found = await call.memory.aio.notes(namespace=call.namespace, limit=given.limit)
+    return NoteList(notes=found)
+
+
+class TurnsParameters(ApiInput):
+    """Which turns to list."""
+
+    limit: Limit = 100
+    after: str | None = Field(None, description="The last turn of the page before this one.")
+
+
+class TurnList(ApiOutput):
+    """Turns, newest first."""
+
+    turns: list[Sent[TurnRecord]]
+
+
+async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
+    """List what the namespace asked."""
+    found = await call.memory.aio.turns(
+        namespace=call.namespace, before=given.after, limit=given.limit
+    )
+    return TurnList(turns=found)

@@ -1,0 +1,262 @@
+"""Functions of endpoints that are only tools of language models.
+
+``search`` and ``fetch`` have the arguments and results that ChatGPT asks of a connector. Models
+read the docstrings of arguments.
+"""
+
+from typing import Any, Literal
+from urllib.parse import quote
+
+from langchain_core.documents import Document
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers.core.text import find_first_line
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_server.answers import ApiOutput
+from crabpath_server.endpoints import MOST_CHARACTERS, ApiInput, Call, Tool
+from crabpath_server.routes import FeedbackBody, give_feedback
+
+_SESSION = "Name of this conversation; the same at search and at record_outcome."
+
+
+class SearchArguments(ApiInput):
+    """Search the memory for documents that answer a question.
+
+    Returns titles; read the documents that you need with fetch. When you know whether the
+    answer was good, call record_outcome with the turn_id of these results.
+    """
+
+    query: str = Field(max_length=MOST_CHARACTERS, description="The whole question, in your words.")
+    session: str | None = Field(None, description=_SESSION)
+
+
+class SearchResult(ApiOutput):
+    """A document that was found."""
+
+    id: str = Field(description="Pass it to fetch, and to record_outcome if it helped.")
+    title: str
+    url: str
+    turn_id: str = Field(description="The search, for record_outcome; the same in all results.")
+
+
+class SearchResults(ApiOutput):
+    """Documents, the likeliest first."""
+
+    results: list[SearchResult]
+
+
+async def search_titles(call: Call, given: SearchArguments) -> SearchResults:
+    """Find documents that answer a question, and record the turn."""
+    answer = await call.memory.aio.retrieve(
+        given.query, namespace=call.namespace, k=call.results, session=given.session or None
+    )
+    results = [
+        SearchResult(
+            id=name,
+            title=node.title or find_first_line(node.content),
+            url=_find_url(name, node.metadata),
+            turn_id=answer.turn.id,
+        )
+        for node in (item.node for item in answer.documents)
+        for name in [call.names.show(node.id)]
+    ]
+    return SearchResults(results=results)
+
+
+class FetchArguments(ApiInput):
+    """Read a whole document by the id that search returned."""
+
+    id: str = Field(description="The id of a search result.")
+
+
+class FetchedDocument(ApiOutput):
+    """A whole document."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, Any]
+
+
+async def fetch_document(call: Call, given: FetchArguments) -> FetchedDocument:
+    """Read a document with all its chunks, or one chunk or note."""
+    found = await find_chunks(call, given.id)
+    text = "\n\n".join(document.page_content for document in found)
+    metadata = found[0].metadata
+    return FetchedDocument(
+        id=given.id,
+        title=str(metadata.get("title") or find_first_line(text)),
+        text=text,
+        url=_find_url(given.id, metadata),
+        metadata=call.names.show(metadata),
+    )
+
+
+async def find_chunks(call: Call, name: str) -> list[Document]:
+    """The chunks of a document, or one chunk or note that the namespace sees.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    stored = await call.names.find_one(name)
+    found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
+    if not found:
+        msg = f"there is no document {name!r}: use an id that search returned"
+        raise NotFoundError(msg)
+    return found
+
+
+class ExplainArguments(ApiInput):
+    """Say why a search returned each of its documents: how it was found, and what counted."""
+
+    turn_id: str = Field(description="The turn_id that search returned with the results.")
+
+
+class Reason(ApiOutput):
+    """Why a document was returned."""
+
+    id: str
+    title: str
+    probability: float = Field(description="Probability of relevance, from 0 to 1.")
+    route: list[str] = Field(description="How it was found.")
+    features: list[str] = Field(description="What counted most, each with its log-odds.")
+
+
+class Reasons(ApiOutput):
+    """Why each document of a search was returned."""
+
+    query: str
+    documents: list[Reason]
+
+
+async def explain_search(call: Call, given: ExplainArguments) -> Reasons:
+    """Explain a turn in a few lines for each document."""
+    explanation = await call.memory.aio.explain(given.turn_id, namespace=call.namespace)
+    documents = [
+        Reason(
+            id=call.names.show(reason.id),
+            title=call.names.show(lines.document),
+            probability=round(reason.probability, 4),
+            route=call.names.show(lines.route),
+            features=lines.shares,
+        )
+        for reason, lines in zip(explanation.documents, explanation.to_lines(), strict=True)
+    ]
+    return Reasons(query=explanation.turn.query, documents=documents)
+
+
+class OutcomeArguments(ApiInput):
+    """Say how well the answer went that was based on a search, so that the memory learns.
+
+    Call it when the user said how the answer was, or a test passed or failed. The last outcome
+    of a search counts, and what the user said before your own judgement.
+    """
+
+    outcome: float = Field(ge=-1, le=1, description="From -1 (failure) over 0 to 1 (success).")
+    turn_id: str | None = Field(
+        None, description="As search returned it; without one: the last searches."
+    )
+    used: list[str] | None = Field(
+        None,
+        description="Ids or sources of the results that the answer rests on; leave out if unsure.",
+    )
+    source: Literal["human", "self"] = Field(
+        "self", description="human: the user said so. self: you judge your own answer."
+    )
+    session: str | None = Field(None, description=_SESSION)
+
+
+OUTCOME_TOOL = Tool("record_outcome", "Record how an answer went", "writes")
+
+
+async def judge_search(call: Call, given: OutcomeArguments) -> Receipt:
+    """Learn from the outcome of a search.
+
+    Raises:
+        ToolError: It is refused, but not because the user has said otherwise.
+    """
+    fields = given.to_options("session")
+    body = FeedbackBody(**fields, session=given.session or None, strict=False)
+    receipt = await give_feedback(call, body)
+    if receipt.status == "refused" and receipt.reason != "outranked":
+        raise ToolError(receipt.note)
+    return receipt
+
+
+class CorrectArguments(ApiInput):
+    """Write down what is right where a document misled the answer.
+
+    The correction stands before the wrong documents from now on. Nothing is deleted.
+    """
+
+    text: str = Field(description="What is right, as a self-contained statement.")
+    turn_id: str | None = Field(
+        None, description="The turn_id of the search that misled the answer."
+    )
+    wrong: list[str] | None = Field(
+        None, description="Ids of wrong documents; leave out for the best of that search."
+    )
+
+
+CORRECT_TOOL = Tool("correct", "Correct a document", "writes", CorrectArguments)
+
+
+class TeachArguments(ApiInput):
+    """Remember something that the documents do not say, as a note that searches find.
+
+    Use it when the user tells you a fact, rule or preference to remember. The same text again
+    changes nothing.
+    """
+
+    text: str = Field(description="The note: a whole, self-contained statement.")
+    query: str | None = Field(
+        None, description="A question that it answers; similar ones recall it."
+    )
+    title: str = ""
+
+
+TEACH_TOOL = Tool("teach", "Remember a note", "writes", TeachArguments)
+
+
+class ForgetArguments(ApiInput):
+    """Delete documents or notes for good, for all users of the memory.
+
+    Only do this when the user asked for it. Ids that are not there are named in the answer.
+    """
+
+    ids: list[str] = Field(min_length=1, max_length=100, description="Ids of documents or notes.")
+
+
+class Deletion(ApiOutput):
+    """Counts of what was deleted."""
+
+    deleted: int = Field(description="Number of chunks and notes.")
+    unknown: list[str] = Field(description="Those of the ids that were not there.")
+
+
+FORGET_TOOL = Tool("forget", "Delete documents or notes", "deletes")
+
+
+async def delete_all(call: Call, given: ForgetArguments) -> Deletion:
+    """Delete documents with all their chunks, or chunks or notes."""
+    stored = await call.names.find(given.ids)
+    deleted = await call.memory.aio.forget([*stored.values()], notes_of=call.namespace)
+    unknown = [name for name, found in stored.items() if found in deleted.unknown]
+    return Deletion(deleted=deleted, unknown=unknown)
+
+
+def _find_url(name: str, metadata: Any) -> str:
+    """Where a document can be read by people, if that is known; else its resource here."""
+    for key in ("url", "source"):
+        place = metadata.get(key)
+        if isinstance(place, str) and place.lower().startswith(("http://", "https://")):
+            return place
+    return make_uri(name)
+
+
+def make_uri(name: str) -> str:
+    """The resource of a document."""
+    return f"crabpath://documents/{quote(name, safe='')}"

@@ -1,6 +1,0 @@
-"""LangSmith: pull feedback of people and evaluators, push applied feedback."""
-
-from crabpath_retrievers.callbacks.langsmith.pull import PullReport, pull
-from crabpath_retrievers.callbacks.langsmith.push import LangSmithPush
-
-__all__ = ["LangSmithPush", "PullReport", "pull"]

@@ -1,1 +1,0 @@
-"""``crabpath eval``: data sets, methods, scores, learning streams and reports."""

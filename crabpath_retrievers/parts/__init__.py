@@ -1,0 +1,1 @@
+"""Optional parts; the base finds them by name and imports none of them."""

@@ -1,0 +1,1 @@
+"""Operation of a memory: maintenance, health, the doctor, archives, replays."""

@@ -1,0 +1,36 @@
+"""Commands that operate a memory: checks, maintenance, archives, replays."""
+
+import typer
+
+from crabpath_retrievers.cli.commands import Commands, add_commands, add_group
+from crabpath_retrievers.parts.operation.commands import maintenance, transfer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    add_commands(app, "Feedback", {"replay": transfer.run_replay})
+    checks: Commands = {
+        "ready": maintenance.run_ready,
+        "health": maintenance.run_health,
+        "doctor": maintenance.run_doctor,
+        "maintain": maintenance.run_maintain,
+        "reindex": maintenance.run_reindex,
+        "reembed": maintenance.run_reembed,
+    }
+    add_commands(app, "Operate", checks)
+    archives: Commands = {
+        "export": transfer.run_export,
+        "graphml": transfer.export_graph,
+        "import": transfer.import_archive,
+        "migrate": transfer.migrate_memory,
+    }
+    summary = "Archives of a memory or a namespace; other databases."
+    add_group(app, "Move", "transfer", summary, archives)
+    knobs: Commands = {
+        "run": maintenance.run_tune,
+        "show": maintenance.show_knobs,
+        "set": maintenance.run_set_knobs,
+        "reset": maintenance.run_reset_knobs,
+    }
+    summary = "Four knobs of a namespace: measured, set by hand, or reset."
+    add_group(app, "Operate", "tune", summary, knobs)

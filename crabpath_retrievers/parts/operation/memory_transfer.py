@@ -1,0 +1,131 @@
+"""``memory.transfer``: archives of a memory or of one namespace, and copies of whole stores."""
+
+from pathlib import Path
+
+from crabpath_retrievers.core.changes.archive import FillStore, ImportResult
+from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.parts.operation.transfer.archive_reader import Archive, open_archive
+from crabpath_retrievers.parts.operation.transfer.export import ExportResult, export_archive
+from crabpath_retrievers.parts.operation.transfer.import_ import fill_namespace, select_namespace
+from crabpath_retrievers.storage.read.whole_store import Dump
+
+
+class MemoryTransfer(Component):
+    """Export a memory or a namespace into an archive, and import it elsewhere."""
+
+    def export(self, archive: str | Path, *, namespace: str | None = None) -> ExportResult:
+        """Write the whole memory, or what one namespace has learned, into one file.
+
+        The file is a zip of JSON lines and a manifest, readable by its owner only. It is consistent
+        at one moment, whatever is written meanwhile. Snapshots are exported with a whole store, not
+        with a namespace.
+
+        Args:
+            archive: Path of the file; an existing archive is replaced once the new one is complete.
+            namespace: The namespace to export; None for the whole memory.
+
+        Raises:
+            NotFoundError: There is no such namespace.
+            InvalidInputError: The path holds another file, or cannot be written.
+        """
+        services = self._services
+        path = path_of("archive", archive)
+        return export_archive(
+            services.store, path, None if namespace is None else namespace_of(namespace)
+        )
+
+    def import_archive(
+        self,
+        archive: str | Path,
+        *,
+        namespace: str | None = None,
+        rename: str | None = None,
+        replace: bool = False,
+    ) -> ImportResult:
+        """Import a whole memory into an empty one, or what a namespace has learned elsewhere.
+
+        The archive is checked first; then all of it is written in one transaction. The vectors of
+        a whole memory are indexed after that; if this is interrupted, the next open finishes it. A
+        namespace is matched by document ids: what it has learned about documents that this memory
+        does not hold is left out, and counted.
+
+        Args:
+            archive: A file that :meth:`export` has written.
+            namespace: The namespace to import from the archive of a whole memory; None for all of
+                it.
+            rename: New name of the namespace; None keeps its name.
+            replace: First delete what the namespace has asked and learned here so far.
+
+        Raises:
+            InvalidInputError: The file is not an archive, is damaged, or does not hold the
+                namespace; the memory is not empty; or the namespace exists here already. Nothing
+                was changed.
+            SchemaVersionError: It was written by a newer release.
+            EmbeddingMismatchError: This memory was built with another embedder.
+        """
+        require_flags(replace=replace)
+        wanted = None if namespace is None else namespace_of(namespace)
+        with (
+            open_archive(path_of("archive", archive)) as checked,
+            self._services.store.hold_ingest_lock(),
+        ):
+            chosen_name = select_namespace(checked, wanted)
+            if chosen_name is not None:
+                name = chosen_name if rename is None else namespace_of(rename)
+                return self._import_namespace(checked, chosen_name, name, replace=replace)
+            if rename is not None or replace:
+                msg = "this is the archive of a whole store: say which namespace of it is meant"
+                raise InvalidInputError(msg)
+            manifest = checked.manifest
+            return self._fill(FillStore(checked.blocks(), manifest.last, manifest.digest))
+
+    def copy_from(self, dump: Dump, origin: str) -> ImportResult:
+        """Copy everything of another store; called by :func:`crabpath_retrievers.migrate`.
+
+        Args:
+            dump: The other store at one moment.
+            origin: Identifies the other store: a copy from it that is complete is not repeated.
+
+        Raises:
+            InvalidInputError: This memory is not empty.
+        """
+        blocks = dump.blocks(dump.select_all())
+        with self._services.store.hold_ingest_lock():
+            return self._fill(FillStore(blocks, dump.get_last_keys(), origin))
+
+    def _fill(self, fill: FillStore) -> ImportResult:
+        services = self._services
+        # After an interruption the index may hold some of the vectors already.
+        resumed = services.store.catalog.meta().get("origin") == fill.origin
+        if not resumed and (held := services.index.count()) > 0:
+            place = services.index.description
+            msg = f"{place} holds {held} vectors already: choose an empty place"
+            raise InvalidInputError(msg)
+        imported = ImportResult(None, {}, before=True)
+        if not resumed:
+            (imported,) = services.store.apply([fill])
+            services.store.forget_scale()
+        services.reindexing.catch_up()
+        services.store.refresh_statistics()
+        return imported
+
+    def _import_namespace(
+        self, archive: Archive, former: str, name: str, *, replace: bool
+    ) -> ImportResult:
+        services = self._services
+        services.store.flush()
+        before = services.store.walk.get_clock(name)
+        imported = fill_namespace(services.store, archive, former, name, replace=replace)
+        services.delete_namespace_vectors(before)
+        services.reindexing.catch_up()
+        return imported
+
+
+class AsyncMemoryTransfer(AsyncView[MemoryTransfer]):
+    """``memory.aio.transfer``: :class:`MemoryTransfer`, awaited."""
+
+    export = off_loop(MemoryTransfer.export, slow=True)
+    import_archive = off_loop(MemoryTransfer.import_archive, slow=True)

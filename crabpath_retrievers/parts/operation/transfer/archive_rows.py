@@ -1,0 +1,421 @@
+"""Validates the rows of an archive, so that later readers of the store cannot fail on them.
+
+Types and ranges follow from the columns of the tables; JSON columns are parsed as later readers
+parse them.
+"""
+
+import json
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias, get_args
+
+import numpy as np
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json, to_json
+
+from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.config.settings import load_knobs
+from crabpath_retrievers.core.changes.history import STATES
+from crabpath_retrievers.core.changes.notes import NoteKind
+from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
+from crabpath_retrievers.core.graph import Authority, EdgeKind
+from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
+from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
+from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
+
+_BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
+_ROUNDING = 1e-6
+_MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
+# Columns of weights, and of other numbers that may be below 0; all others are at least 0.
+_WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
+_SIGNED_COLUMNS = frozenset({"count", "delta", "owner"})
+_LEAST = {(s.transitions.name, "level"): STATES}
+# Allowed values of columns of integers, and of texts.
+_ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
+    "kind": [kind.value for kind in EdgeKind],
+    "authority": [authority.value for authority in Authority],
+    "frozen": [0, 1],
+    "indexed": [0, 1],
+}
+_ALLOWED_NAMES: Mapping[tuple[str, str], list[Any]] = {
+    (s.feedback.name, "status"): list(get_args(FeedbackStatus)),
+    (s.notes.name, "kind"): list(get_args(NoteKind)),
+}
+# Columns that archives of older schemas lack, with what they hold then.
+_LATER_COLUMNS: Mapping[tuple[str, str], Any] = {
+    (s.turns.name, "session"): None,
+    (s.notes.name, "said"): 0,
+    (s.notes.name, "said_directly"): None,
+}
+_COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
+_MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
+_MAX_RATIO = 32
+
+MAX_INTEGER = (1 << 63) - 1
+"""Largest integer that every database stores."""
+
+MALFORMED = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, zlib.error, CrabPathError),
+)
+"""Exceptions raised while reading a malformed row."""
+
+
+def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict[str, Any]]:
+    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others.
+
+    Args:
+        table: Name of the table.
+        dimension: Dimension of the vectors; None if unknown.
+    """
+    read = _make_validator(table)
+    stored = EXPORTED[table].name
+    missing = {name: value for (of, name), value in _LATER_COLUMNS.items() if of == stored}
+
+    def parse(line: bytes) -> dict[str, Any]:
+        row: dict[str, Any] = {**missing, **read.validate_json(line)}
+        for column, value in row.items():
+            if isinstance(value, str) and "\x00" in value:
+                msg = f"{column} contains a NUL character"
+                raise ValueError(msg)
+            check = _CHECKS.get((table, column))
+            if check is not None and value is not None:
+                check(value)
+        if row.get("embedding") is not None:
+            _require_vector(row["embedding"], dimension)
+        if table == "snapshots":
+            _require_snapshot(row["content"], dimension)
+        if table == "meta":
+            _require_fact(row["name"], row["value"])
+        return row
+
+    return parse
+
+
+def make_document_parser() -> Callable[[bytes], dict[str, Any]]:
+    """Make a parser of the keys and ids of documents, as JSON; see :func:`make_row_parser`."""
+    columns = EXPORTED["nodes"].c
+    return _build_validator([columns["key"], columns["id"]]).validate_json
+
+
+@cache
+def _make_validator(table: str) -> SchemaValidator:
+    return _build_validator(EXPORTED[table].c)
+
+
+def _build_validator(columns: Iterable[sa.Column[Any]]) -> SchemaValidator:
+    fields = {
+        column.name: core_schema.typed_dict_field(
+            _make_schema(column), required=(column.table.name, column.name) not in _LATER_COLUMNS
+        )
+        for column in columns
+    }
+    config = core_schema.CoreConfig(val_json_bytes="base64", extra_fields_behavior="forbid")
+    return SchemaValidator(core_schema.typed_dict_schema(fields, config=config))
+
+
+def _require_vector(vector: bytes, dimension: int | None) -> None:
+    numbers = np.frombuffer(vector, dtype="<f2")
+    if dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
+        msg = "its vector has another dimension or is not finite"
+        raise ValueError(msg)
+
+
+def _require_snapshot(data: bytes, dimension: int | None) -> None:
+    found = _parse_json(_inflate(data))
+    for table in SNAPSHOT_TABLES:
+        parse = make_row_parser(table, dimension)
+        for row in found[table]:
+            parse(to_json(row))
+
+
+def _make_schema(column: sa.Column[Any]) -> CoreSchema:
+    kind, place = column.type, (column.table.name, column.name)
+    schema: CoreSchema
+    if place in _ALLOWED_NAMES:
+        schema = core_schema.literal_schema(_ALLOWED_NAMES[place])
+    elif isinstance(kind, sa.Integer) and column.name in _ALLOWED_NUMBERS:
+        schema = core_schema.literal_schema(_ALLOWED_NUMBERS[column.name])
+    elif isinstance(kind, sa.LargeBinary):
+        schema = core_schema.bytes_schema(strict=True)
+    elif isinstance(kind, sa.Integer):
+        most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
+        least = -most if column.name in _SIGNED_COLUMNS else _LEAST.get(place, 0)
+        schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
+    elif isinstance(kind, sa.Float):
+        low, high = _get_bounds(column.name)
+        schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=low, le=high)
+    else:
+        length = kind.length if isinstance(kind, sa.String) else None
+        schema = core_schema.str_schema(strict=True, max_length=length)
+    return core_schema.nullable_schema(schema) if column.nullable else schema
+
+
+def _get_bounds(column: str) -> tuple[float | None, float | None]:
+    if column in _WEIGHT_COLUMNS:
+        return -1.0 - _ROUNDING, 1.0 + _ROUNDING
+    if column == "created":
+        return 0.0, _MAX_TIME
+    return (None if column in _SIGNED_COLUMNS else -_ROUNDING), None
+
+
+def _parse_json(text: str | bytes) -> Any:
+    """Parse JSON without NaN and infinity; deep nesting raises an error."""
+    return from_json(text, allow_inf_nan=False)
+
+
+def _make_parser(kind: Any) -> Callable[[str], Any]:
+    """Make a strict parser of JSON of a type."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def parse(text: str) -> Any:
+        _require_finite(_parse_json(text))
+        return adapter.validate_json(text, strict=True)
+
+    return parse
+
+
+def _require_finite(value: Any) -> None:
+    """Refuse numbers that are too large and texts with NUL, at any depth."""
+    if isinstance(value, dict):
+        for item in value.values():
+            _require_finite(item)
+    elif isinstance(value, list):
+        for item in value:
+            _require_finite(item)
+    elif isinstance(value, (int, float)) and not -(2.0**63) <= value < 2.0**63:
+        msg = f"{value!r:.40} is too large"
+        raise ValueError(msg)
+    elif isinstance(value, str) and "\x00" in value:
+        msg = "a text contains a NUL character"
+        raise ValueError(msg)
+
+
+@dataclass
+class _NoteQuery:
+    note: str
+    query: str | None
+    asked: str | None = None
+    turn: str | None = None
+    said: int = 0
+
+
+# Id, turns, credit, former clock, labelled turns, credit by user; or that user, in older archives.
+_Credit: TypeAlias = dict[str, float]
+_EpisodeGain: TypeAlias = tuple[
+    str, float, _Credit, int | None, float, dict[str, _Credit] | str | None
+]
+
+
+@dataclass
+class _Lesson:
+    """The record of what one feedback changed."""
+
+    outcomes: list[float]
+    reliability: dict[str, tuple[float, float]]
+    notes: list[_NoteQuery]
+    used: list[str]
+    episodes: list[_EpisodeGain]
+    usage: list[tuple[int, float, float, float]]
+    pair_counts: list[tuple[int, int, int, float]]
+    transitions: list[tuple[int, int, str, str, int, float, float, float, float]]
+
+
+@dataclass
+class _Tuning:
+    """The tuning history of a namespace."""
+
+    evidence: list[tuple[str, str, int, float, float]]
+    pending: list[tuple[str, str, int, float]]
+    state: tuple[int, int, int, int]
+    good: tuple[dict[str, float], int, int] | None
+
+
+@dataclass
+class _Embedder:
+    model: str
+    dimension: int
+    probe: str
+    name: str | None = None
+
+
+@dataclass
+class _Inverse:
+    """The inverse of a maintenance run, as far as the store reads it unasked."""
+
+    images: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]] | None = None
+    episodes: list[tuple[str, str, str]] | None = None
+
+
+@dataclass
+class _AddedDocuments:
+    """Documents that feedback names and its turn did not return."""
+
+    added: list[ReturnedDocument] | None = None
+
+
+_parse_turn, _parse_feedback, _parse_lesson, _parse_report, _parse_tuning = map(
+    _make_parser, (Turn, Feedback, _Lesson, HealthReport, _Tuning)
+)
+_parse_embedder, _parse_inverse, _parse_added = map(
+    _make_parser, (_Embedder, _Inverse, _AddedDocuments)
+)
+_parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
+_parse_user_credits = _make_parser(dict[str, dict[str, float]])
+
+
+def _check_turn(text: str) -> None:
+    _parse_turn(text)
+    turn = Turn.from_dict(json.loads(text))
+    require_namespace(turn.namespace)
+    _ = turn.trace, turn.follow_log
+
+
+def _check_feedback(text: str) -> None:
+    _parse_feedback(text)
+    _parse_added(text)
+    Feedback.from_record(text)
+
+
+def _check_report(text: str) -> None:
+    _parse_report(text)
+    HealthReport.from_dict(json.loads(text))
+
+
+def _check_lesson(text: str) -> None:
+    for _, _, kind, _ in _parse_lesson(text).pair_counts:
+        EdgeKind(kind)
+
+
+def require_namespace(name: str) -> None:
+    """Refuse an invalid name of a namespace; raises one of ``MALFORMED``."""
+    if namespace_of(name) != name:
+        msg = "it is not a name of a namespace"
+        raise ValueError(msg)
+
+
+@cache
+def _load_prior() -> Posterior:
+    return Posterior.of(Ranker.load().weights, LearningSettings().prior_strength)
+
+
+def _check_mind(text: str) -> None:
+    _require_finite(_parse_json(text))
+    model, size = NamespaceModel.from_json(text, _load_prior()), len(_load_prior().mean)
+    mean, precision = model.posterior.mean, model.posterior.precision
+    if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
+        msg = "its posterior of the ranker has another shape"
+        raise ValueError(msg)
+    np.linalg.cholesky(precision)  # raises if it is not positive definite
+    for number in (model.baseline.mean, *(n for pair in model.trust.spoken.values() for n in pair)):
+        _require_number(number)
+    if model.baseline.count < 0:
+        msg = "a count is below 0"
+        raise ValueError(msg)
+    _ = model.weights(), model.trust.calibrate()
+
+
+def _require_number(number: object) -> None:
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or number - number != 0:
+        msg = f"{number!r:.40} is not a finite number"
+        raise ValueError(msg)
+
+
+def _check_ranker(data: bytes) -> None:
+    _inflate(data)
+    gained = remove_gain(_load_prior(), data)
+    if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
+        msg = "an update of the ranker is not finite"
+        raise ValueError(msg)
+
+
+def _check_knobs(text: str) -> None:
+    _parse_object(text)
+    load_knobs(text, Settings())
+
+
+def _check_words(codes: bytes) -> None:
+    if len(codes) % 2:
+        msg = "the codes of its words are truncated"
+        raise ValueError(msg)
+
+
+def _inflate(data: bytes) -> bytes:
+    """Decompress a value; refuse one that expands too much."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(data, max(_MAX_UNPACKED, _MAX_RATIO * len(data)))
+    if not unpacking.eof:
+        msg = "it is truncated, or larger than any value that an export writes"
+        raise ValueError(msg)
+    return found
+
+
+def _require_id(text: str) -> None:
+    """Refuse an empty id: no vector index takes it."""
+    if not text:
+        msg = "an id is empty"
+        raise ValueError(msg)
+
+
+def _require_fact(name: str, value: str) -> None:
+    """Refuse a row of ``meta`` that cannot be read."""
+    if name in LOCAL_META:
+        msg = f"{name} is local to one store"
+        raise ValueError(msg)
+    if name == "embedder":
+        parse_dimension(value)
+    elif name in _COUNT_FACTS:
+        _require_finite(int(value))
+    elif name == PUBLISHED_SETTINGS:
+        _parse_object(value)
+        parse_settings(value)
+    elif name.startswith("trial:"):
+        _parse_object(value)
+
+
+def parse_dimension(embedder: str) -> int:
+    """Return the dimension in the stored description of an embedder.
+
+    Raises:
+        ValueError: The text does not describe an embedder.
+    """
+    known = _parse_embedder(embedder)
+    probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
+    if probe.size != known.dimension or not np.isfinite(probe).all():
+        msg = "its probe vector has another dimension or is not finite"
+        raise ValueError(msg)
+    return int(known.dimension)
+
+
+_CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
+    ("contents", "metadata"): _parse_object,
+    ("episodes", "documents"): _parse_credits,
+    ("episodes", "id"): _require_id,
+    ("episodes", "credit_by_user"): _parse_user_credits,
+    ("feedback", "namespace"): require_namespace,
+    ("feedback", "payload"): _check_feedback,
+    ("health_reports", "report"): _check_report,
+    ("journal", "inverse"): _parse_inverse,
+    ("journal", "payload"): _parse_object,
+    ("namespaces", "knobs"): _check_knobs,
+    ("namespaces", "model"): _check_mind,
+    ("namespaces", "name"): require_namespace,
+    ("namespaces", "tuning"): _parse_tuning,
+    ("nodes", "id"): _require_id,
+    ("nodes", "terms"): _check_words,
+    ("feedback_effects", "ranker"): _check_ranker,
+    ("feedback_effects", "record"): _check_lesson,
+    ("turns", "record"): _check_turn,
+}
+"""Checks of columns that hold more than a number or a text."""

@@ -1,0 +1,1 @@
+"""The region MDP: what agents learn from episodes."""

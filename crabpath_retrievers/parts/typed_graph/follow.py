@@ -1,0 +1,192 @@
+"""Edges of a node: pages of them, its neighbours, and breadth-first traversal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, get_args
+
+from crabpath_retrievers.config import TierSettings
+from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.parts.typed_graph.view import NamespaceView
+from crabpath_retrievers.storage.read.edges import NodeInfo, WeightRange
+from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
+
+MAX_REACHED = 500
+"""Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
+
+
+class Neighbour(NamedTuple):
+    """A node at the other end of an edge.
+
+    Attributes:
+        id: Id of the node.
+        edge_type: Type of the edge.
+        weight: Effective weight in [-1, 1], decay included.
+    """
+
+    id: str
+    edge_type: str
+    weight: float
+
+
+class ReachedNode(NamedTuple):
+    """A node reached by a traversal.
+
+    Attributes:
+        id: Id of the node.
+        hops: Fewest hops from the start, at least 1.
+        path: Ids from the start to the node, both included.
+        edge_types: Types of the edges along the path.
+        weight: Product of their weights, in [-1, 1]; of equally short paths the strongest.
+    """
+
+    id: str
+    hops: int
+    path: tuple[str, ...]
+    edge_types: tuple[str, ...]
+    weight: float
+
+
+class WeighedEdge(NamedTuple):
+    """An edge as one namespace sees it now.
+
+    Attributes:
+        source, target: Ids of the nodes at both ends.
+        title: Title of the node at the other end; empty without one.
+        kind: Kind of the edge.
+        weight: Effective weight in [-1, 1], decay included.
+        prior: Weight that the text gives it, in [-1, 1]; 0 for an edge that was learned.
+        tier: How a walk treats it.
+    """
+
+    source: str
+    target: str
+    title: str
+    kind: str
+    weight: float
+    prior: float
+    tier: str
+
+
+class EdgePage(NamedTuple):
+    """Some of the edges of a node, strongest first.
+
+    Attributes:
+        node: The node.
+        edges: The edges of this page.
+        total: Number of all edges that were asked for.
+        next_offset: Offset of the next page; None on the last one.
+    """
+
+    node: NodeInfo
+    edges: tuple[WeighedEdge, ...]
+    total: int
+    next_offset: int | None
+
+
+class EdgeSelection(NamedTuple):
+    """Which edges of a node are wanted: kinds, tier, least absolute weight, direction; how many."""
+
+    kinds: Sequence[EdgeKind]
+    tier: Tier | None
+    least: float
+    direction: Direction
+    limit: int
+
+
+def page_edges(
+    scope: NamespaceView, node: str, wanted: EdgeSelection, offset: int, tiers: TierSettings
+) -> EdgePage:
+    """Return a page of the edges of a node, strongest first."""
+    key = scope.key(node)
+    bounds = (-1.0, 1.0) if wanted.tier is None else tiers.get_range(wanted.tier)
+    bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
+    place = (offset, wanted.limit)
+    page, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, place)
+    facts = scope.store.edges.describe_nodes({key, *(edge.key for edge in page)}, scope.clock.key)
+    edges = []
+    for edge in page:
+        if edge.key in facts:  # else it was removed meanwhile
+            other = facts[edge.key]
+            source, target = (node, other.id) if wanted.direction == "out" else (other.id, node)
+            tier = tiers.tier_of(edge.weight).value
+            weights = (edge.weight, edge.prior)
+            edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
+    return EdgePage(facts[key], tuple(edges), total, end if end < total else None)
+
+
+def list_neighbours(
+    scope: NamespaceView,
+    node: str,
+    kinds: Iterable[EdgeKind],
+    min_weight: float,
+    direction: Direction,
+) -> list[Neighbour]:
+    """Return the nodes at the other end of a node's edges, strongest first."""
+    edges = scope.edges([scope.key(node)], kinds, direction)
+    found = [
+        Neighbour(edge.id, edge.kind.label, edge.weight)
+        for edge in edges
+        if abs(edge.weight) >= min_weight
+    ]
+    return sorted(found, key=lambda one: (-abs(one.weight), one.id, one.edge_type))
+
+
+def traverse_edges(
+    scope: NamespaceView, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
+) -> list[ReachedNode]:
+    """Return the nodes within ``hops`` along edges of these kinds, breadth first.
+
+    Every node once, with its fewest hops, so cycles end. At most 500 nodes; one query per hop.
+    """
+    key = scope.key(start)
+    frontier, visited = {key: ReachedNode(start, 0, (start,), (), 1.0)}, {key}
+    reached: list[ReachedNode] = []
+    for _ in range(hops):
+        edges = scope.edges(list(frontier), kinds)
+        visible = [edge for edge in edges if abs(edge.weight) >= min_weight]
+        next_nodes = _advance(frontier, visible, visited)
+        best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
+        frontier = dict(best[: MAX_REACHED - len(reached)])
+        visited |= set(frontier)
+        reached += frontier.values()
+        if not frontier or len(reached) >= MAX_REACHED:
+            break
+    return reached
+
+
+def collect_neighbourhood(
+    scope: NamespaceView, starts: Iterable[int], kinds: Sequence[EdgeKind], hops: int, limit: int
+) -> set[int]:
+    """Return the keys of the nodes within ``hops`` along edges in either direction, starts first.
+
+    At most ``limit`` nodes, but all starts; of a hop that exceeds it those of the strongest edges.
+    Two queries per hop.
+    """
+    frontier = list(dict.fromkeys(starts))
+    found = set(frontier)
+    for _ in range(hops):
+        best: dict[int, float] = {}
+        for direction in get_args(Direction):
+            for edge in scope.edges(frontier, kinds, direction):
+                if edge.key not in found:
+                    best[edge.key] = max(abs(edge.weight), best.get(edge.key, 0.0))
+        strongest = sorted(best, key=lambda key: (-best[key], key))
+        frontier = strongest[: max(0, limit - len(found))]
+        if not frontier:
+            break
+        found.update(frontier)
+    return found
+
+
+def _advance(
+    frontier: Mapping[int, ReachedNode], edges: Iterable[TypedEdge], visited: set[int]
+) -> dict[int, ReachedNode]:
+    """Return the nodes of the next hop by key, each by the path with the strongest product."""
+    reached: dict[int, ReachedNode] = {}
+    for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
+        source = frontier[edge.near]
+        weight = source.weight * edge.weight
+        known = reached.get(edge.key)
+        if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
+            path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
+            reached[edge.key] = ReachedNode(edge.id, source.hops + 1, path, types, weight)
+    return reached
