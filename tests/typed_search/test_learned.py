@@ -3,13 +3,14 @@
 import pytest
 
 from crabpath_retrievers import Feedback
+from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
 from tests.seams import get_services
 
 QUERY = "text 5 word5"
 
 
 def typed(memory, namespace="default"):
-    graphs = get_services(memory).typed_graphs
+    graphs = TypedGraphs(memory.store, get_services(memory).regions, memory.settings.learning)
     return graphs.derive(memory.store.walk.get_clock(namespace)).weights
 
 
