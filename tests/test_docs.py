@@ -23,9 +23,9 @@ from typer.main import get_command
 import crabpath_retrievers
 import langgraph_crabpath
 from benchmarks.commands import app as benchmarks
-from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, callbacks, client
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, callbacks
 from crabpath_retrievers.cli import app
-from crabpath_server import Access, add_token, create_app
+from crabpath_server import Access, add_token, client, create_app
 from llama_index.retrievers import crabpath as llama_crabpath
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import chromadb
 from chromadb.api import ClientAPI
@@ -27,9 +29,9 @@ class ChromaServer:
         )
         self._wait()
 
-    def client(self) -> ClientAPI:
-        """A new client, which :meth:`disconnect` closes."""
-        opened = chromadb.HttpClient(host="127.0.0.1", port=self.port)
+    def client(self, port: int | None = None) -> ClientAPI:
+        """A new client, through a proxy at ``port`` if given, which :meth:`disconnect` closes."""
+        opened = chromadb.HttpClient(host="127.0.0.1", port=port or self.port)
         self._clients.append(opened)
         return opened
 
@@ -44,10 +46,14 @@ class ChromaServer:
         self._process.wait(timeout=30)
 
     def _wait(self) -> None:
+        """Wait until it serves its database: a client that comes earlier leaves a socket open."""
+        place = f"http://127.0.0.1:{self.port}/api/v2/tenants/default_tenant/databases"
         for _ in range(300):
             try:
-                self.client()
-            except ValueError:
+                urlopen(f"{place}/default_database", timeout=10).close()  # noqa: S310  http
+            except OSError as error:
+                if isinstance(error, HTTPError):
+                    error.close()
                 time.sleep(0.1)
             else:
                 return

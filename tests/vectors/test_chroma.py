@@ -263,7 +263,7 @@ def test_a_server_that_is_silent_or_away(server, tmp_path, by_client):
     proxy = Proxy(("127.0.0.1", server.port))
     embeddings, settings = DeterministicFakeEmbedding(size=16), Settings(time_limit=0.5)
     url = f"http://127.0.0.1:{proxy.port}/t{uuid.uuid4().hex}"
-    client = chromadb.HttpClient(host="127.0.0.1", port=proxy.port) if by_client else None
+    client = server.client(proxy.port) if by_client else None
     given = {"vectors": client or url, "embeddings": embeddings, "settings": settings}
     unavailable = pytest.raises(StoreUnavailableError, match=r"is the (Chroma )?server running")
     with CrabPath.open(tmp_path, **given) as memory:
@@ -284,5 +284,3 @@ def test_a_server_that_is_silent_or_away(server, tmp_path, by_client):
     proxy.cut()
     with unavailable:
         CrabPath.open(tmp_path / "new", **given)
-    if client is not None:
-        client.close()
