@@ -14,16 +14,17 @@ from rich.markup import escape
 from typer.core import TyperCommand
 
 from crabpath_retrievers.cli.options import Output, errors, print_output, report_errors
-from crabpath_retrievers.core.extras import PARTS, explain_missing_part
+from crabpath_retrievers.core.extras import explain_missing_part
 from crabpath_retrievers.errors import MissingExtraError
 
 Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
 """Functions by the name of their command; what they return is printed."""
 
 _OF_PARTS = {
-    "crabpath_server": ("serve", "explore", "mcp", "token"),
-    "crabpath_lab": ("eval", "experiment", "ab"),
-}
+    "server": ("crabpath_server", ("serve", "explore", "mcp", "token")),
+    "eval": ("crabpath_lab", ("eval", "experiment")),
+    "lab": ("crabpath_lab", ("ab",)),
+}  # packages and commands of extras
 
 _UsageError: Any = typer.BadParameter.__mro__[1]  # of the click that typer brings
 
@@ -81,19 +82,19 @@ def add_parts(app: typer.Typer) -> None:
             )
     known = {command.name for command in app.registered_commands}
     known |= {group.name for group in app.registered_groups}
-    for package, names in _OF_PARTS.items():
+    for extra, (package, names) in _OF_PARTS.items():
         for name in names:
             if name not in known:
-                _add_missing(app, name, package)
+                _add_missing(app, name, package, extra)
 
 
-def _add_missing(app: typer.Typer, name: str, package: str) -> None:
+def _add_missing(app: typer.Typer, name: str, package: str, extra: str) -> None:
     """Add a command that says which extra brings it."""
 
     def refuse() -> None:
-        raise MissingExtraError(explain_missing_part(package))
+        raise MissingExtraError(explain_missing_part(package, extra))
 
-    refuse.__doc__ = f"Needs crabpath-retrievers[{PARTS[package]}], which is not installed."
+    refuse.__doc__ = f"Needs crabpath-retrievers[{extra}], which is not installed."
     any_words = {
         "ignore_unknown_options": True,
         "allow_extra_args": True,

@@ -7,7 +7,7 @@ from typing import Any
 
 from crabpath_retrievers.errors import ConfigurationError, MissingExtraError
 
-PARTS: Mapping[str, str] = {"crabpath_lab": "eval", "crabpath_server": "server"}
+PARTS: Mapping[str, str] = {"crabpath_lab": "lab", "crabpath_server": "server"}
 """Extra that installs each distribution beside this one, by the package that it brings."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
@@ -57,14 +57,13 @@ def load_part(module: str) -> Any:
     """
     package = module.partition(".")[0]
     if package in PARTS and find_spec(package) is None:
-        raise MissingExtraError(explain_missing_part(package))
+        raise MissingExtraError(explain_missing_part(package, PARTS[package]))
     return import_module(module)
 
 
-def explain_missing_part(package: str) -> str:
+def explain_missing_part(package: str, extra: str) -> str:
     """Say which extra brings a package that is not installed."""
-    name = package.replace("_", "-")
-    return f"this needs {name}: pip install 'crabpath-retrievers[{PARTS[package]}]'"
+    return f"this needs {package.replace('_', '-')}: pip install 'crabpath-retrievers[{extra}]'"
 
 
 def require_same_version(package: str, version: str, base: str) -> None:
