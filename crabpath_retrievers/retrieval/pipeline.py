@@ -345,7 +345,8 @@ class RetrievalPipeline:
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
         # Not recorded, so that nothing is explored before the reranker.
         wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
-        wide, ranking, nodes = yield from perform(attempt.reads.run, self.chooser.choose, wide)
+        ranking = yield from perform(attempt.reads.run, self.chooser.choose, wide)
+        nodes = ranking.nodes
         best = [nodes[item.node] for item in ranking.documents if item.node in nodes]
         documents = [node for node in best if node.document]
         names: Sequence[str] = ()
@@ -354,7 +355,7 @@ class RetrievalPipeline:
         reordered = iter(names)
         order = tuple(next(reordered) if node.document else node.id for node in best)
         attempt.note_time("rerank", begin)
-        return replace(wide, query=query, order=order)
+        return replace(ranking.found, query=query, order=order)
 
     def _find(
         self, attempt: _Attempt, explore: np.random.Generator | None, depth: int
@@ -487,20 +488,19 @@ class RetrievalPipeline:
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
         is_frozen = self.models.has_lost(query.namespace, clock)
-        found, ranking, documents = self.chooser.choose(replace(found, is_frozen=is_frozen))
+        ranking = self.chooser.choose(replace(found, is_frozen=is_frozen))
+        found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
-        ranked, rankings = ranking.documents, self.chooser.compare(found, ranking)
-        rankings = self.chooser.draft(found, rankings, [item.node for item in ranked])
+        rankings = self.chooser.compare(ranking)
         if rankings.teams:
-            ranked = self.chooser.rank(
-                replace(found, order=(*rankings.teams,), is_draft=True)
-            ).documents
-            documents = self.chooser.read_documents(ranked, clock)
+            drafted = replace(found, order=(*rankings.teams,), is_draft=True)
+            ranking = self.chooser.rank(drafted)
+        nodes = ranking.nodes
         if clock.notes:
-            documents |= self._complete_notes(documents, query.namespace)
+            nodes |= self._complete_notes(nodes, query.namespace)
         # A document that was forgotten in the meantime is skipped.
-        ranked = [item for item in ranked if item.node in documents]
+        ranked = [item for item in ranking.documents if item.node in nodes]
         attempt.note_time("rank", begin)
         turn = build_turn(
             query,
@@ -520,7 +520,7 @@ class RetrievalPipeline:
             self.store.record(turn, vector, clock.key)
         message = "turn %s in namespace %r: %d documents, %s ms"
         _log.debug(message, turn.id, turn.namespace, len(ranked), attempt.latency)
-        return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
+        return Answer(tuple([RetrievedDocument(nodes[r.node], r) for r in ranked]), turn)
 
     def _complete_notes(self, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
         """The notes among the nodes, with the metadata keys that document templates expect.
