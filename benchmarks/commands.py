@@ -308,10 +308,12 @@ def draw_readme_chart(
 @app.command("house")
 @report_errors
 def measure_code() -> None:
-    """Count what the package consists of, and where tests reach into it."""
+    """Count what the package consists of, where tests reach into it, and the way of a query."""
     from benchmarks.house import measure_house, render_house
+    from benchmarks.passages import measure_queries, render_queries
 
     typer.echo(render_house(measure_house()))
+    typer.echo(f"\n{render_queries(measure_queries())}")
 
 
 # Speed

@@ -10,9 +10,16 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "crabpath_retrievers"
-# Where users may import from, beside the package itself; adapters have packages of their own.
-PUBLIC_PARTS = ("errors", "client", "integration", "config")
-PUBLIC = frozenset({PACKAGE, *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS)})
+PACKAGES = (PACKAGE, "adapters/crabpath_server", "adapters/crabpath_lab")
+# Where users may import from, beside the packages themselves.
+PUBLIC_PARTS = ("errors", "integration", "config", "testing")
+PUBLIC = frozenset(
+    {
+        *(PACKAGE, "crabpath_server", "crabpath_server.client", "crabpath_lab", "crabpath_lab.ab"),
+        *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS),
+    }
+)
+OF_TRIALS = frozenset({"ab", "commands", "shadow.py", "shadow_turns.py"})  # not of evaluation
 SEAMS = ROOT / "tests" / "seams.py"
 RECORDS = frozenset({"NamedTuple", "TypedDict", "BaseModel", "dataclass"})
 OF_NAMED_TUPLES = frozenset({"_replace", "_asdict", "_make", "_fields"})
@@ -24,14 +31,24 @@ NO_CODE = frozenset(
 )
 
 
-class House(NamedTuple):
-    """Figures of the package without evaluation, and of the tests without their seams."""
+class Size(NamedTuple):
+    """Figures of some files."""
 
     files: int
     lines: int
     code_lines: int
     """Without blank lines, comments and docstrings."""
+
+
+class House(NamedTuple):
+    """Figures of the packages, and of the tests without their seams."""
+
+    base: Size
+    """The base: what no optional part, test suite for authors or other distribution brings."""
+    shipped: Size
+    """All distributions without evaluation."""
     record_classes: int
+    """Of all distributions without evaluation."""
     private_files: tuple[str, ...]
     """Files of tests that touch private attributes of the product."""
     internal_modules: tuple[str, ...]
@@ -40,25 +57,47 @@ class House(NamedTuple):
 
 def measure_house() -> House:
     """Read the sources and count; nothing of them is run."""
-    package = _parse(PACKAGE)
-    core = {path: tree for path, tree in package.items() if "evaluation" not in path.parts}
     tests = {path: tree for path, tree in _parse("tests").items() if path != SEAMS}
-    product = [*package.values(), *_parse("adapters").values()]
-    private = {name for tree in product for name in _list_private_names(tree)} - OF_NAMED_TUPLES
-    modules = {_name_module(path): {*_list_imported_names(tree)} for path, tree in package.items()}
+    product = {**_parse(PACKAGE), **_parse("adapters")}
+    shipped = {path: tree for path, tree in product.items() if not _is_of_evaluation(path)}
+    private = {name for tree in product.values() for name in _list_private_names(tree)}
+    modules = {
+        _name_module(path): {*_list_imported_names(tree)}
+        for folder in PACKAGES
+        for path, tree in _parse(folder).items()
+    }
     return House(
-        files=len(core),
-        lines=sum(len(path.read_text(encoding="utf-8").splitlines()) for path in core),
-        code_lines=sum(_count_code_lines(path, tree) for path, tree in core.items()),
-        record_classes=sum(_is_record(node) for tree in core.values() for node in ast.walk(tree)),
+        base=_measure({path: tree for path, tree in shipped.items() if _is_of_base(path)}),
+        shipped=_measure(shipped),
+        record_classes=sum(
+            _is_record(node) for tree in shipped.values() for node in ast.walk(tree)
+        ),
         private_files=tuple(
             str(path.relative_to(ROOT))
             for path, tree in tests.items()
-            if _list_attributes(tree) & private - {*_list_private_names(tree)}
+            if _list_attributes(tree) & private - OF_NAMED_TUPLES - {*_list_private_names(tree)}
         ),
         internal_modules=tuple(
             sorted({name for tree in tests.values() for name in _list_imports(tree, modules)})
         ),
+    )
+
+
+def _is_of_base(path: Path) -> bool:
+    package, *rest = path.relative_to(ROOT).parts
+    return package == PACKAGE and rest[0] not in {"parts", "testing"}
+
+
+def _is_of_evaluation(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return "crabpath_lab" in parts and parts[2] not in OF_TRIALS
+
+
+def _measure(sources: Mapping[Path, ast.Module]) -> Size:
+    return Size(
+        len(sources),
+        sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources),
+        sum(_count_code_lines(path, tree) for path, tree in sources.items()),
     )
 
 
@@ -68,7 +107,8 @@ def _parse(folder: str) -> dict[Path, ast.Module]:
 
 
 def _name_module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removeprefix("adapters.").removesuffix(".__init__")
 
 
 def _count_code_lines(path: Path, tree: ast.Module) -> int:
@@ -137,7 +177,7 @@ def _list_imports(tree: ast.Module, modules: Mapping[str, set[str]]) -> Iterator
         elif isinstance(node, ast.Call) and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                names += re.findall(rf"^{PACKAGE}(?:\.\w+)+$", first.value)
+                names += re.findall(r"^crabpath_(?:\w+\.)+\w+$", first.value)
     for name in names:
         parts = name.split(".")
         longer = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
@@ -148,10 +188,16 @@ def _list_imports(tree: ast.Module, modules: Mapping[str, set[str]]) -> Iterator
 
 def render_house(house: House) -> str:
     """Write the figures as Markdown, and what the last two of them are."""
-    size = ("files", house.files), ("lines", house.lines), ("lines of code", house.code_lines)
-    rows = [
-        *((f"package without evaluation, {name}", count) for name, count in size),
-        ("package without evaluation, record classes", house.record_classes),
+    sizes = [("base", house.base), ("all that ships, without evaluation", house.shipped)]
+    rows: list[tuple[str, object]] = [
+        (
+            f"{name}: lines / lines of code / files",
+            f"{size.lines} / {size.code_lines} / {size.files}",
+        )
+        for name, size in sizes
+    ]
+    rows += [
+        ("record classes", house.record_classes),
         ("files of tests that touch private attributes", len(house.private_files)),
         ("internal modules that tests import", len(house.internal_modules)),
     ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.siblings import generate_products
+from benchmarks.siblings import generate_products, is_first
 from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, Feedback
 
@@ -114,6 +114,6 @@ def _count_right(memory: CrabPath, names: list[str]) -> tuple[int, int, int]:
     for name in names:
         for kind, phrasings in _QUESTIONS.items():
             for phrasing, question in enumerate(phrasings):
-                found = memory.retrieve(question.format(name=name), k=_K, record=False).documents
-                right[phrasing] += bool(found) and found[0].node.id == f"{name}: {kind}"
+                page = f"{name}: {kind}"
+                right[phrasing] += is_first(memory, page, question.format(name=name), _K)
     return len(names) * len(_QUESTIONS), right[0], right[1]

@@ -112,7 +112,7 @@ def measure_siblings(
         ]
         memory.add_documents(documents, split=False, progress=None)
         names = list(pages)
-        frozen = {ask: _is_first(memory, *ask) for ask in _list_questions(names)}
+        frozen = {ask: is_first(memory, *ask) for ask in _list_questions(names)}
         reported = 0
         for count in reports:
             for name in names[reported:count]:
@@ -123,7 +123,7 @@ def measure_siblings(
                 memory.record(Feedback(answer.turn.id, 1.0 if used else -1.0, used=used))
             reported = count
             others = _list_questions(names[count:] or names)
-            right = sum(_is_first(memory, *ask) for ask in others)
+            right = sum(is_first(memory, *ask) for ask in others)
             yield SiblingFigures(count, len(others), sum(frozen[ask] for ask in others), right)
 
 
@@ -164,10 +164,10 @@ def measure_words(
                 [subject.format(place) for subject in subjects]
                 for subjects in (WORDS[family], asked)
             )
-            before = [_is_first(memory, other, question.format(now)) for question in _ASKED]
+            before = [is_first(memory, other, question.format(now)) for question in _ASKED]
             turn = memory.retrieve(_ASKED[0].format(past), k=_SHOWN).turn
             memory.record(Feedback(turn.id, 1.0, relevant=[page]))
-            after = [_is_first(memory, other, question.format(now)) for question in _ASKED]
+            after = [is_first(memory, other, question.format(now)) for question in _ASKED]
             memory.undo(turn_id=turn.id)
             found.append(before + after)
     same, rest, same_after, rest_after = (sum(column) for column in zip(*found, strict=True))
@@ -179,6 +179,7 @@ def _list_questions(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, template.format(name=name)) for name in names for template in _TEMPLATES]
 
 
-def _is_first(memory: CrabPath, name: str, question: str) -> bool:
-    found = memory.retrieve(question, k=_SHOWN, record=False).documents
+def is_first(memory: CrabPath, name: str, question: str, k: int = _SHOWN) -> bool:
+    """Tell whether a question finds the document with this id first."""
+    found = memory.retrieve(question, k=k, record=False).documents
     return bool(found) and found[0].node.id == name

@@ -42,7 +42,6 @@ from crabpath_retrievers.core.telemetry import (
 from crabpath_retrievers.core.time_limit import (
     apply_time_limit,
     arun_with_timeout,
-    limit_waiting,
 )
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -775,7 +774,6 @@ class CrabPath(Component):
 
     # Queries.
 
-    @apply_time_limit
     def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """Find the documents that answer a question, and record the turn.
 
@@ -1123,10 +1121,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         services = self._services
-        with (
-            limit_waiting(services.settings.time_limit),
-            trace_retrieval(services, text, options) as span,
-        ):
+        with trace_retrieval(services, text, options) as span:
             answer = await arun(services.retrieval.steps(text, options))
             describe_turn(span, answer.turn)
         if services.recorder.learns_passively and options.get("record", True):

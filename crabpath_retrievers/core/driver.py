@@ -45,13 +45,13 @@ Operations = Generator[Operation, Any, T]
 
 def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
     """Ask the driver to call a blocking function; used with ``yield from``."""
-    result: T = yield Operation(lambda: function(*args, **kwargs))
+    result: T = yield Operation(partial(function, *args, **kwargs))
     return result
 
 
 def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
     """As :func:`perform`, of a function that may take or wait minutes, such as an ingest."""
-    result: T = yield Operation(lambda: function(*args, **kwargs), slow=True)
+    result: T = yield Operation(partial(function, *args, **kwargs), slow=True)
     return result
 
 
@@ -61,27 +61,6 @@ def perform_sync_or_async(
     """Ask the driver to perform the form of an operation that suits it, sync or async."""
     result: T = yield Operation(blocking, native)
     return result
-
-
-def wrap_blocking(
-    steps: Operations[T], around: Callable[[Callable[[], Any]], Any]
-) -> Operations[T]:
-    """Wrap a computation so that ``around`` calls its operations without an asynchronous form."""
-    advance: Callable[[], Operation] = partial(next, steps)
-    try:
-        while True:
-            operation = advance()
-            if operation.native is None:
-                operation = Operation(partial(around, operation.blocking), slow=operation.slow)
-            try:
-                advance = partial(steps.send, (yield operation))
-            except Exception as error:  # the computation may handle it
-                advance = partial(steps.throw, error)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    finally:
-        steps.close()
 
 
 def run(steps: Operations[T]) -> T:
@@ -98,6 +77,8 @@ def run(steps: Operations[T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
+    finally:
+        steps.close()  # where a signal handler raised an exception between two operations
 
 
 async def arun(steps: Operations[T]) -> T:

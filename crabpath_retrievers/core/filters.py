@@ -6,10 +6,11 @@ A filter is a dictionary as Chroma reads it: ``{"key": value}``, ``{"key": {"$gt
 and ``$and`` of nothing always do. Filters of a store's own kind are handed on as they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, TypeAlias
 
+from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.text import format_value, is_number, to_plain, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -111,6 +112,33 @@ def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
         elif others := {sign: given for sign, given in value.items() if sign not in ORDERS}:
             kept[key] = others
     return kept or None
+
+
+def require_numbers(
+    condition: object, records: Iterable[Mapping[str, Any]], *, only_dates: bool
+) -> None:
+    """Refuse to compare a key by size where metadata have texts under it.
+
+    Args:
+        condition: The filter.
+        records: Metadata of documents near to a question, which the filter did not find.
+        only_dates: Whether only dates as texts are refused.
+
+    Raises:
+        InvalidInputError: They have texts, or dates as texts, and none has a number.
+    """
+    given = list(records)
+    for key in list_ordered_keys(condition):
+        values = [metadata.get(key) for metadata in given]
+        texts = [value for value in values if isinstance(value, str)]
+        day = next(filter(None, map(parse_date, texts)), None)
+        if (day or (texts and not only_dates)) and not any(map(is_number, values)):
+            number = f"its day beside it as a number, {{'day': {day:%Y%m%d}}}" if day else "numbers"
+            msg = (
+                f"the filter compares {key!r} with a number, and documents have texts there: "
+                f"keep {number}, and filter by it"
+            )
+            raise InvalidInputError(msg)
 
 
 def parse_filter(condition: Mapping[str, Any], store: str, more: Sequence[str] = ()) -> Condition:

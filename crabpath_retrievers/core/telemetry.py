@@ -36,7 +36,7 @@ from opentelemetry.util.types import AttributeValue
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import QueryOptions
-from crabpath_retrievers.core.time_limit import shorten_waiting
+from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.core.turn import Turn
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -59,6 +59,12 @@ class _Embedder(Protocol):
         """Name of the model."""
 
 
+class _Settings(Protocol):
+    @property
+    def time_limit(self) -> float:
+        """Seconds that a call may wait for servers."""
+
+
 class ObservedMemory(Protocol):
     """Attributes of a memory in spans and metrics."""
 
@@ -69,6 +75,10 @@ class ObservedMemory(Protocol):
     @property
     def embedder(self) -> _Embedder:
         """Turns texts into vectors."""
+
+    @property
+    def settings(self) -> _Settings:
+        """Limits of its calls."""
 
     @property
     def is_open(self) -> bool:
@@ -129,9 +139,13 @@ def captures_content() -> bool:
 
 @contextmanager
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
-    """The span of one query, which is also counted and timed; see :func:`describe_turn`."""
+    """The span of one query within its time limit, which is also counted and timed.
+
+    See :func:`describe_turn`.
+    """
     begun, failed = time.perf_counter(), dict[str, AttributeValue]()
-    with trace_operation("retrieval", memory.data_source) as span:
+    limited = limit_waiting(memory.settings.time_limit)
+    with limited, trace_operation("retrieval", memory.data_source) as span:
         try:
             if span.is_recording():
                 _describe_query(span, memory, text, options)

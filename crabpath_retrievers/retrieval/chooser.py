@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -53,9 +52,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
 from crabpath_retrievers.retrieval.walk import Walk
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction
-from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import (
-    FindExisting,
     VectorIndex,
     find_deleted,
     get_owner_lookup,
@@ -101,20 +98,37 @@ class Candidates:
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
 
 
-class Ranking(NamedTuple):
-    """The documents to return, best first, and what they were chosen by.
+@dataclass(slots=True)
+class Ranking:
+    """One ranking of the candidates, filled in by stage after stage; indices are of the pool.
 
     Attributes:
-        documents: Those to return.
-        matrix: Features of all candidates.
-        among: Indices of the candidates that might be returned.
+        found: The candidates.
+        ranker: Of the namespace, or the one before any lesson.
+        features: Of all candidates.
+        matrix: The features that the ranker scores.
+        among: Indices of the candidates that may be returned.
+        spare: Notes that come behind all others, if there is room.
+        corrections: The note that goes with each corrected candidate.
         better: The version right at the moment of the question, by the index of each other one.
+        order: Best first.
+        propensities: Probability that each is returned, in (0, 1], as far as it is known.
+        documents: Those to return, best first.
+        nodes: Their contents by id; without those that no longer exist.
     """
 
-    documents: list[ReturnedDocument]
+    found: Candidates
+    ranker: Ranker
+    features: Matrix
     matrix: Matrix
-    among: Sequence[int]
-    better: Mapping[int, Version]
+    among: Sequence[int] = ()
+    spare: Sequence[int] = ()
+    corrections: Mapping[int, int] = field(default_factory=dict)
+    better: Mapping[int, Version] = field(default_factory=dict)
+    order: Sequence[int] = ()
+    propensities: Mapping[int, float] = field(default_factory=dict)
+    documents: list[ReturnedDocument] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,129 +149,109 @@ class DocumentChooser:
     models: NamespaceModels
     settings: Settings
 
-    def choose(self, found: Candidates) -> tuple[Candidates, Ranking, dict[str, Node]]:
-        """The documents to return with their contents, deleted and repeated ones left out."""
-        query, clock = found.query, found.seeds.clock
+    def choose(self, found: Candidates) -> Ranking:
+        """Rank the candidates; again without deleted and repeated ones, and with right versions."""
         ranking = self.rank(found)
-        find_existing = query.existing_ids or get_owner_lookup(self.index)
-        if find_existing and ranking.documents:
-            remaining = self._remove_deleted(find_existing, ranking.documents, found)
-            if remaining is not found:
-                found = remaining
-                ranking = self.rank(found)
-        documents = self.read_documents(ranking.documents, clock)
-        if query.candidate_ids is None:
-            while repeats := self._find_repeats(ranking.documents, documents, found):
-                told = {**found.repeats, **repeats}
-                found = replace(self._leave_out(repeats.keys(), found), repeats=told)
-                ranking = self.rank(found)
-                documents = self.read_documents(ranking.documents, clock)
-            if better := self._find_versions(documents, found):
-                found = replace(found, better=better)
-                ranking = self.rank(found)
-                documents = self.read_documents(ranking.documents, clock)
-        return found, ranking, documents
-
-    def _find_versions(
-        self, documents: Mapping[str, Node], found: Candidates
-    ) -> dict[int, Version]:
-        """The version of each dated document that is right at the moment of the question."""
-        settings, pool = self.settings.dates, found.evidence.pool
-        dated = [name for name, node in documents.items() if has_date(node.metadata, settings)]
-        pairs = find_versions(dated, found.evidence) if dated else []
-        ids = sorted({pool[j].head.id for _, j in pairs} - documents.keys())
-        others = self.store.walk.get_documents(ids, found.seeds.clock) if ids else {}
-        nodes = {**documents, **others}
-        contents = [nodes.get(hit.head.id) for hit in pool]
-        return choose_versions(pairs, contents, settings, found.query.as_of, found.query.text)
+        for revise in (self._drop_deleted, self._drop_repeats, self._prefer_versions):
+            ranking = revise(ranking)
+        return ranking
 
     def rank(self, found: Candidates) -> Ranking:
-        """Rank the candidates, and choose as many as the query asks for."""
-        query, evidence, clock = found.query, found.evidence, found.seeds.clock
-        pool, ranker = evidence.pool, self.ranker
+        """Rank the candidates, choose as many as the query asks for, and read them."""
+        ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
-            ranker = self.models.ranker(query.namespace, clock, found.explore)
-        features = matrix = ranker.features(evidence)
+            ranker = self.models.ranker(found.query.namespace, clock, found.explore)
+        features = matrix = ranker.features(found.evidence)
         if found.is_frozen:
-            ranker, matrix = self.ranker, _leave_out_lessons(matrix)
-        among, spare, corrections = self._select(found, ranker, matrix)
-        better = keep_near_equal(found.better, among, ranker.log_odds, matrix)
-        if found.order is None:
-            order = ranker.order(matrix, evidence, query.k, among)
-        else:
-            places = {pool[i].head.id: i for i in among}
-            order = [places[name] for name in found.order if name in places]
-            ranker.cover(matrix, evidence, order)
-        features[:, _COVERAGE] = matrix[:, _COVERAGE]
-        probabilities = ranker.probabilities(matrix).tolist()
-        if not found.is_draft and (least := self._least_probability(query)):
-            fit = self._score_without_authority(ranker, matrix)
-            order, spare = ([i for i in indices if fit[i] >= least] for indices in (order, spare))
-            spare = spare[: 0 if len(order) > 1 else None]
-        if better:
-            order = put_versions_first(order, better)
-            for other, version in better.items():
-                both = probabilities[version.place], probabilities[other]
-                probabilities[version.place] = max(both)
-        order, propensities = self._explore(found, ranker, matrix, order)
-        if query.max_tokens is not None:
-            propensities = {}  # unknown where a budget chose
-            order, spare = self._within_budget(
-                query, query.max_tokens, found, (order, spare), corrections
-            )
-        chosen = insert_corrections(order, query.k, corrections, found.list_corrections())
-        rest = [i for i in spare if i not in chosen]
-        chosen += rest[: max(0, query.k - len(chosen))]
-        if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
-            propensities = ranker.propensities(matrix, among, query.k)
-        best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
-        odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
-        ranked = [
-            describe_returned(
-                pool[i],
-                features[i],
-                (probabilities[i], float(odds[i]), float(trials[i])),
-                found.walk,
-                best.get(pool[i].head.key),
-                propensities.get(i),
-                _name_newer(pool, better.get(i)),
-            )
-            for i in chosen
-        ]
-        return Ranking(ranked, features, among, better)
+            ranker, matrix = self.ranker, _leave_out_lessons(features)
+        ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
+        for stage in (
+            *(self._keep_best_chunks, _keep_wanted, _choose_notes, _choose_versions),
+            *(_order_candidates, self._drop_unlikely, _put_versions_first, self._explore),
+            *(self._fit_budget, _return_best, self._read_documents),
+        ):
+            stage(ranking)
+        return ranking
 
-    def _is_compared(self, found: Candidates) -> bool:
-        """Whether lessons counted, and neither a reranker nor a budget of tokens chose."""
-        query = found.query
-        chose_otherwise = found.order is not None or query.max_tokens is not None
-        return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
+    def _drop_deleted(self, ranking: Ranking) -> Ranking:
+        """Leave out what the owner of the vector store has deleted.
 
-    def compare(self, found: Candidates, ranking: Ranking) -> Rankings:
-        """Answers of both rankings of the same candidates: the one that answers and the other."""
-        if not self._is_compared(found):
+        Only if a ranked document is missing are the other candidates looked up too.
+        """
+        found, store = ranking.found, self.store
+        find_existing = found.query.existing_ids or get_owner_lookup(self.index)
+        if not (find_existing and ranking.documents):
+            return ranking
+        clock, ids = found.seeds.clock, [item.node for item in ranking.documents]
+        gone = find_deleted(find_existing, store, ids, clock)
+        if not gone:
+            return ranking
+        others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
+        gone |= find_deleted(find_existing, store, others, clock)
+        remaining = self._leave_out(gone, found)
+        if not remaining.evidence.pool:
+            _log.warning(
+                "%s holds none of the %d documents that were found: "
+                "call refresh() to follow it, or reindex() to fill it",
+                self.index.description,
+                len(gone),
+            )
+        return self.rank(remaining)
+
+    def _drop_repeats(self, ranking: Ranking) -> Ranking:
+        """Leave out documents that say what a better one says, until there are none."""
+        while ranking.found.query.candidate_ids is None and (
+            repeats := self._find_repeats(ranking)
+        ):
+            found = self._leave_out(repeats.keys(), ranking.found)
+            ranking = self.rank(replace(found, repeats={**found.repeats, **repeats}))
+        return ranking
+
+    def _prefer_versions(self, ranking: Ranking) -> Ranking:
+        """Rank again if another version of a document is right at the moment of the question."""
+        found, settings = ranking.found, self.settings.dates
+        if found.query.candidate_ids is not None:
+            return ranking
+        pool, nodes = found.evidence.pool, ranking.nodes
+        dated = [name for name, node in nodes.items() if has_date(node.metadata, settings)]
+        if not (pairs := find_versions(dated, found.evidence) if dated else ()):
+            return ranking
+        ids = sorted({pool[j].head.id for _, j in pairs} - nodes.keys())
+        nodes = {**nodes, **self.store.walk.get_documents(ids, found.seeds.clock)}
+        contents = [nodes.get(hit.head.id) for hit in pool]
+        asked = found.query.as_of, found.query.text
+        better = choose_versions(pairs, contents, settings, *asked)
+        return self.rank(replace(found, better=better)) if better else ranking
+
+    def compare(self, ranking: Ranking) -> Rankings:
+        """Answers of both rankings of the same candidates: the one that answers and the other.
+
+        With the documents that each of them drafts, if chance has it so.
+        """
+        found = ranking.found
+        if not _is_compared(found):
             return Rankings()
-        query, evidence = found.query, found.evidence
+        other = replace(ranking, spare=())
         if found.is_frozen:
-            matrix = ranking.matrix.copy()
-            matrix[:, _COVERAGE] = 0.0
-            ranker = self.models.ranker(query.namespace, found.seeds.clock)
+            other.matrix = ranking.features.copy()
+            other.matrix[:, _COVERAGE] = 0.0
+            other.ranker = self.models.ranker(found.query.namespace, found.seeds.clock)
         else:
-            matrix, ranker = _leave_out_lessons(ranking.matrix), self.ranker
-        order = ranker.order(matrix, evidence, query.k, ranking.among)
-        if least := self._least_probability(query):
-            fit = self._score_without_authority(ranker, matrix)
-            order = [i for i in order if fit[i] >= least]
-        order = put_versions_first(order, ranking.better)
+            other.matrix, other.ranker = _leave_out_lessons(ranking.features), self.ranker
+        for stage in (_order_candidates, self._drop_unlikely, _put_versions_first):
+            stage(other)
         # At most one note is among them.
-        best = [evidence.pool[i].head for i in order[: query.k + 1]]
-        other = tuple([head.id for head in best if head.key not in found.notes][: query.k])
+        pool, notes, k = found.evidence.pool, found.notes, found.query.k
+        best = [pool[i].head for i in other.order[: k + 1]]
+        compared = tuple([head.id for head in best if head.key not in notes][:k])
+        shown = [item.node for item in ranking.documents]
         if not found.is_frozen:
-            return Rankings(other)
-        keys = {hit.head.id: hit.head.key for hit in evidence.pool}
-        own = [item.node for item in ranking.documents if keys[item.node] not in found.notes]
-        return Rankings(tuple(own), other)
+            return self._draft(found, Rankings(compared), shown)
+        keys = {hit.head.id: hit.head.key for hit in pool}
+        own = tuple(name for name in shown if keys[name] not in notes)
+        return self._draft(found, Rankings(own, compared), shown)
 
-    def draft(self, found: Candidates, rankings: Rankings, shown: Sequence[str]) -> Rankings:
+    def _draft(self, found: Candidates, rankings: Rankings, shown: Sequence[str]) -> Rankings:
         """Both rankings with the documents that each of them drafts, if chance has it so.
 
         The same question in the same turn draws the same.
@@ -271,39 +265,28 @@ class DocumentChooser:
             return rankings
         return Rankings(frozen, (*learned,), draft_teams(learned, frozen, found.query.k, rng))
 
-    def _select(
-        self, found: Candidates, ranker: Ranker, matrix: Matrix
-    ) -> tuple[Sequence[int], list[int], dict[int, int]]:
-        """The candidates to rank, the notes behind them, and the correction of each corrected one.
+    def _keep_best_chunks(self, ranking: Ranking) -> None:
+        """Keep the best chunk of every document, where each is returned once."""
+        found, matrix = ranking.found, ranking.matrix
+        if not found.query.one_per_document:
+            return
+        names = [hit.head.id for hit in found.evidence.pool]
+        document = {node.id: node.document for node in self.store.catalog.find_chunks(ids=names)}
+        order = np.argsort(-ranking.ranker.log_odds(matrix), kind="stable").tolist()
+        documents = [document.get(name, name) for name in names]
+        ranking.among = select_best_chunks(documents, order, found.evidence, matrix)
 
-        All are indices into the pool.
-        """
-        query, evidence = found.query, found.evidence
-        pool = evidence.pool
-        among: Sequence[int] = range(len(pool))
-        if query.one_per_document:
-            among = self._best_chunks(evidence, matrix, ranker.log_odds(matrix))
-        if query.candidate_ids is not None:
-            allowed = set(query.candidate_ids)
-            among = [i for i in among if pool[i].head.id in allowed]
-        if not found.seeds.clock.notes:
-            return among, [], {}
-        odds = ranker.log_odds(matrix)
-        corrections = _choose_corrections(found, among, odds)
-        among = [i for i in among if pool[i].head.key not in found.companions]
-        spare = self._spare_notes(found, among, odds, frozenset(corrections.values()))
-        return [i for i in among if i not in spare], spare, corrections
-
-    def _score_without_authority(self, ranker: Ranker, matrix: Matrix) -> Floats:
-        """Probabilities of relevance; authority makes nothing relevant."""
-        if matrix[:, _AUTHORITY].any():
-            matrix = matrix.copy()
-            matrix[:, _AUTHORITY] = 0.0
-        return ranker.probabilities(matrix)
-
-    def _least_probability(self, query: Query) -> float:
+    def _drop_unlikely(self, ranking: Ranking) -> None:
+        """Leave out what is less likely relevant than the query asks for; drafted ones stay."""
+        query = ranking.found.query
         least = query.min_score or 0.0
-        return least if query.fill else max(least, self.settings.rank.min_probability)
+        least = least if query.fill else max(least, self.settings.rank.min_probability)
+        if not least or ranking.found.is_draft:
+            return
+        fit = _score_without_authority(ranking.ranker, ranking.matrix)
+        ranking.order = [i for i in ranking.order if fit[i] >= least]
+        spare = [i for i in ranking.spare if fit[i] >= least]
+        ranking.spare = spare if len(ranking.order) <= 1 else ()
 
     def count_explored(self, found: Candidates) -> int:
         """Places that are explored; none where nothing is recorded, or weights are drawn."""
@@ -312,21 +295,16 @@ class DocumentChooser:
             return 0
         return min(query.k - 1, math.floor(query.k * self.settings.rank.explored_share + 1e-9))
 
-    def _explore(
-        self, found: Candidates, ranker: Ranker, matrix: Matrix, order: list[int]
-    ) -> tuple[list[int], dict[int, float]]:
-        """The order with the last of the k places given to drawn candidates.
+    def _explore(self, ranking: Ranking) -> None:
+        """Give the last of the k places to drawn candidates.
 
         Inhibited candidates, and those passed for the same question, are not drawn. The same
         question draws the same ones until something is learned.
-
-        Returns:
-            Indices into the pool, best first, and the probability that each of those that are
-            returned is returned, in (0, 1]; no probabilities without exploration.
         """
+        found, matrix, order = ranking.found, ranking.matrix, ranking.order
         explored = self.count_explored(found)
         if not explored:
-            return order, {}
+            return
         query, pool = found.query, found.evidence.pool
         kept = order[: query.k - explored]
         rest = [i for i in order[len(kept) :] if not matrix[i, _AGAINST].any()]
@@ -334,36 +312,60 @@ class DocumentChooser:
         shares: list[float] = []
         if rest:
             shown = np.array([pool[i].shown for i in rest])
-            scores = ranker.score_novelty(matrix[rest], shown)
+            scores = ranking.ranker.score_novelty(matrix[rest], shown)
             rng = np.random.default_rng(
                 [zlib.crc32(query.text.encode()), found.seeds.clock.learned]
             )
             places, shares = draw_explored(scores, explored, rng)
             drawn = [rest[place] for place in places]
         others = [i for i in order[len(kept) :] if i not in drawn]
-        propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
-        return [*kept, *drawn, *others], propensities
+        ranking.propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
+        ranking.order = [*kept, *drawn, *others]
 
-    def read_documents(self, ranked: Sequence[ReturnedDocument], clock: Clock) -> dict[str, Node]:
-        """Contents of ranked documents, by id; of those that still exist."""
-        return self.store.walk.get_documents([item.node for item in ranked], clock)
+    def _fit_budget(self, ranking: Ranking) -> None:
+        """Keep the parts of the order, and of the spare notes after it, that fit with corrections.
 
-    def _find_repeats(
-        self,
-        ranked: Sequence[ReturnedDocument],
-        documents: Mapping[str, Node],
-        found: Candidates,
-    ) -> dict[str, str]:
+        It is not known how probable each of them is.
+        """
+        found, query = ranking.found, ranking.found.query
+        if query.max_tokens is None:
+            return
+        order = [*ranking.order, *ranking.spare]
+        corrections, others = ranking.corrections, found.list_corrections()
+        together = insert_corrections(order, len(order), corrections, others)
+        heads = [found.evidence.pool[i].head for i in together]
+        documents = self.store.walk.get_documents([head.id for head in heads], found.seeds.clock)
+        documents |= mark_corrections(self.store, documents, query.namespace)
+        k = query.k + len(others.union(corrections.values()))
+        characters = self.settings.rank.characters_per_token
+        bounds = SelectionLimits(k, query.max_tokens, characters, self.store.stretch)
+        places = {index: place for place, index in enumerate(together)}
+        notes = {
+            places[index]: places[note] for index, note in corrections.items() if index in places
+        }
+        kept = {together[i] for i in select_within_budget(heads, documents, bounds, notes)}
+        ranking.order = [i for i in ranking.order if i in kept]
+        ranking.spare = [i for i in ranking.spare if i in kept]
+        ranking.propensities = {}
+
+    def _read_documents(self, ranking: Ranking) -> None:
+        """Read the contents of ranked documents; of those that still exist."""
+        names, clock = [item.node for item in ranking.documents], ranking.found.seeds.clock
+        ranking.nodes = self.store.walk.get_documents(names, clock)
+
+    def _find_repeats(self, ranking: Ranking) -> dict[str, str]:
         """The document that is ranked before and says the same, by the id of each repeat."""
+        found, stretch = ranking.found, self.store.stretch
         vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
-        nodes = [documents[item.node] for item in ranked if item.node in documents]
-        repeats = find_repeats(nodes, vectors, self.store.stretch)
+        documents = ranking.nodes
+        nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
+        repeats = find_repeats(nodes, vectors, stretch)
         if repeats:  # the rest of the candidates may have as many
-            near = find_near({*repeats.values()}, vectors, self.store.stretch)
+            near = find_near({*repeats.values()}, vectors, stretch)
             ids = sorted({*near} - documents.keys())
             rest = self.store.walk.get_documents(ids, found.seeds.clock)
             others = [rest[name] for name in near if name in rest]
-            repeats = find_repeats([*nodes, *others], vectors, self.store.stretch)
+            repeats = find_repeats([*nodes, *others], vectors, stretch)
         return repeats
 
     def _leave_out(self, gone: AbstractSet[str], found: Candidates) -> Candidates:
@@ -375,101 +377,129 @@ class DocumentChooser:
         )
         return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
-    def _remove_deleted(
-        self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: Candidates
-    ) -> Candidates:
-        """The candidates without those that the owner of the vector store has deleted.
 
-        The same object if all ranked documents exist; only if one is missing are the other
-        candidates looked up too.
-        """
-        clock, pool = found.seeds.clock, found.evidence.pool
-        ids = [item.node for item in ranked]
-        gone = find_deleted(find_existing, self.store, ids, clock)
-        if not gone:
-            return found
-        others = [hit.head.id for hit in pool if hit.head.id not in set(ids)]
-        gone |= find_deleted(find_existing, self.store, others, clock)
-        remaining = self._leave_out(gone, found)
-        if not remaining.evidence.pool:
-            _log.warning(
-                "%s holds none of the %d documents that were found: "
-                "call refresh() to follow it, or reindex() to fill it",
-                self.index.description,
-                len(gone),
-            )
-        return remaining
+def _is_compared(found: Candidates) -> bool:
+    """Whether lessons counted, and neither a reranker nor a budget of tokens chose."""
+    query = found.query
+    chose_otherwise = found.order is not None or query.max_tokens is not None
+    return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
 
-    def _spare_notes(
-        self,
-        found: Candidates,
-        among: Sequence[int],
-        odds: Floats,
-        corrections: AbstractSet[int],
-    ) -> list[int]:
-        """All notes but one, as indices into the pool, best first.
 
-        An answer has at most one note before its documents, so that many notes cannot displace
-        them: the latest one taught for this query, else the most likely one. A note in whose place
-        another one goes with a document of the pool is spare, too.
+def _keep_wanted(ranking: Ranking) -> None:
+    """Keep the candidates that the query names."""
+    query, pool = ranking.found.query, ranking.found.evidence.pool
+    if query.candidate_ids is not None:
+        allowed = set(query.candidate_ids)
+        ranking.among = [i for i in ranking.among if pool[i].head.id in allowed]
 
-        Args:
-            found: The candidates.
-            among: Indices of those that may be returned.
-            odds: Log-odds of relevance of all.
-            corrections: Indices of the notes that go with documents.
-        """
-        pool = found.evidence.pool
-        keys = {i: pool[i].head.key for i in among}
-        taught = {
-            i: key if pool[i].again > SAME_QUESTION else 0
-            for i, key in keys.items()
-            if key in found.notes
-        }
-        replaced = {item.note for item in found.corrections}
-        replaced -= {pool[i].head.key for i in corrections}
-        best = sorted(taught, key=lambda i: (keys[i] in replaced, -taught[i], -odds[i]))
-        return best if best and keys[best[0]] in replaced else best[1:]
 
-    def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> list[int]:
-        """The best chunk of every document, as indices into the pool."""
-        nodes = [hit.head.id for hit in evidence.pool]
-        document = {node.id: node.document for node in self.store.catalog.find_chunks(ids=nodes)}
-        order = np.argsort(-odds, kind="stable").tolist()
-        return select_best_chunks(
-            [document.get(node, node) for node in nodes], order, evidence, matrix
+def _choose_notes(ranking: Ranking) -> None:
+    """Choose the one note before the documents, and those that go with documents."""
+    found = ranking.found
+    if not found.seeds.clock.notes:
+        return
+    odds = ranking.ranker.log_odds(ranking.matrix)
+    corrections = _choose_corrections(found, ranking.among, odds)
+    pool = found.evidence.pool
+    among = [i for i in ranking.among if pool[i].head.key not in found.companions]
+    spare = _spare_notes(found, among, odds, frozenset(corrections.values()))
+    ranking.among = [i for i in among if i not in spare]
+    ranking.spare, ranking.corrections = spare, corrections
+
+
+def _spare_notes(
+    found: Candidates,
+    among: Sequence[int],
+    odds: Floats,
+    corrections: AbstractSet[int],
+) -> list[int]:
+    """All notes but one, as indices into the pool, best first.
+
+    An answer has at most one note before its documents, so that many notes cannot displace
+    them: the latest one taught for this query, else the most likely one. A note in whose place
+    another one goes with a document of the pool is spare, too.
+
+    Args:
+        found: The candidates.
+        among: Indices of those that may be returned.
+        odds: Log-odds of relevance of all.
+        corrections: Indices of the notes that go with documents.
+    """
+    pool = found.evidence.pool
+    keys = {i: pool[i].head.key for i in among}
+    taught = {
+        i: key if pool[i].again > SAME_QUESTION else 0
+        for i, key in keys.items()
+        if key in found.notes
+    }
+    replaced = {item.note for item in found.corrections}
+    replaced -= {pool[i].head.key for i in corrections}
+    best = sorted(taught, key=lambda i: (keys[i] in replaced, -taught[i], -odds[i]))
+    return best if best and keys[best[0]] in replaced else best[1:]
+
+
+def _choose_versions(ranking: Ranking) -> None:
+    """Keep the right versions whose other text is no better answer."""
+    better, ranker = ranking.found.better, ranking.ranker
+    ranking.better = keep_near_equal(better, ranking.among, ranker.log_odds, ranking.matrix)
+
+
+def _order_candidates(ranking: Ranking) -> None:
+    """Order the candidates by relevance and added information, or as they were ordered already."""
+    found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
+    if found.order is None:
+        ranking.order = ranker.order(matrix, found.evidence, found.query.k, ranking.among)
+        return
+    places = {found.evidence.pool[i].head.id: i for i in ranking.among}
+    ranking.order = [places[name] for name in found.order if name in places]
+    ranker.cover(matrix, found.evidence, ranking.order)
+
+
+def _put_versions_first(ranking: Ranking) -> None:
+    """Put the right version of each text before the other ones."""
+    if ranking.better:
+        ranking.order = put_versions_first(ranking.order, ranking.better)
+
+
+def _return_best(ranking: Ranking) -> None:
+    """Describe the best k, corrections with them, and spare notes where fewer are left."""
+    found, ranker, matrix, k = ranking.found, ranking.ranker, ranking.matrix, ranking.found.query.k
+    chosen = insert_corrections(ranking.order, k, ranking.corrections, found.list_corrections())
+    rest = [i for i in ranking.spare if i not in chosen]
+    chosen += rest[: max(0, k - len(chosen))]
+    if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
+        ranking.propensities = ranker.propensities(matrix, ranking.among, k)
+    ranking.features[:, _COVERAGE] = matrix[:, _COVERAGE]
+    probabilities = ranker.probabilities(matrix).tolist()
+    for other, version in ranking.better.items():
+        probabilities[version.place] = max(probabilities[version.place], probabilities[other])
+    pool, walk = found.evidence.pool, found.walk
+    best = find_strongest_edges(walk.support, {pool[i].head.key for i in chosen})
+    odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
+    ranking.documents = [
+        describe_returned(
+            pool[i],
+            ranking.features[i],
+            (probabilities[i], float(odds[i]), float(trials[i])),
+            walk,
+            best.get(pool[i].head.key),
+            ranking.propensities.get(i),
+            _name_newer(pool, ranking.better.get(i)),
         )
-
-    def _within_budget(
-        self,
-        query: Query,
-        max_tokens: int,
-        found: Candidates,
-        orders: tuple[Sequence[int], Sequence[int]],
-        corrections: Mapping[int, int],
-    ) -> tuple[list[int], list[int]]:
-        """The parts of the order, and of the spare notes after it, that fit with corrections."""
-        order = [*orders[0], *orders[1]]
-        others = found.list_corrections()
-        together = insert_corrections(order, len(order), corrections, others)
-        heads = [found.evidence.pool[i].head for i in together]
-        ids = [head.id for head in heads]
-        documents = self.store.walk.get_documents(ids, found.seeds.clock)
-        documents |= mark_corrections(self.store, documents, query.namespace)
-        k = query.k + len(others.union(corrections.values()))
-        characters = self.settings.rank.characters_per_token
-        bounds = SelectionLimits(k, max_tokens, characters, self.store.stretch)
-        places = {index: place for place, index in enumerate(together)}
-        notes = {
-            places[index]: places[note] for index, note in corrections.items() if index in places
-        }
-        kept = {together[i] for i in select_within_budget(heads, documents, bounds, notes)}
-        first, rest = ([index for index in part if index in kept] for part in orders)
-        return first, rest
+        for i in chosen
+    ]
 
 
 def _name_newer(pool: Sequence[Candidate], version: Version | None) -> str | None:
     return pool[version.place].head.id if version and version.is_newer else None
+
+
+def _score_without_authority(ranker: Ranker, matrix: Matrix) -> Floats:
+    """Probabilities of relevance; authority makes nothing relevant."""
+    if matrix[:, _AUTHORITY].any():
+        matrix = matrix.copy()
+        matrix[:, _AUTHORITY] = 0.0
+    return ranker.probabilities(matrix)
 
 
 def _leave_out_lessons(matrix: Matrix) -> Matrix:

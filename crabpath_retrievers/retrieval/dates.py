@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import chain
@@ -200,17 +200,13 @@ def choose_versions(
     named = [] if as_of else find_moments(asked)
     if len(named) > 1:
         return {}
-    spans = {i: _read_span(node.metadata, settings) for i in {*chain(*pairs)} if (node := nodes[i])}
+    texts = _read_dates({*chain(*pairs)}, nodes, settings)
     best: dict[bool, dict[int, tuple[datetime, int, bool]]] = {True: {}, False: {}}
     valid_then = set[int]()
     for one, other in pairs:
-        first, second = nodes[one], nodes[other]
-        if first is None or second is None or first.content == second.content:
+        if not (one in texts and other in texts and _are_versions(texts[one], texts[other])):
             continue
-        (own, _), (begin, end) = spans[one], spans[other]
-        name = _shorten(first.title, own) if own and begin and own != begin else ""
-        if not (own and begin and name and name == _shorten(second.title, begin)):
-            continue
+        (first, own, _), (second, begin, end) = texts[one], texts[other]
         is_then = bool(named) and not _share_year(named[0], (first, second), own)
         for then in {is_then, False}:
             moment = min(named[0], now) if then else as_of or now
@@ -222,6 +218,35 @@ def choose_versions(
     # Where no version was valid then, the moment is no matter of these texts.
     chosen = {one: best[False][one] for one in best[False].keys() - valid_then} | best[True]
     return {one: Version(other, is_newer) for one, (_, other, is_newer) in chosen.items()}
+
+
+class _DatedText(NamedTuple):
+    """A text with the days from which, and until which, it is valid."""
+
+    node: Node
+    begin: datetime
+    end: datetime | None
+
+
+def _read_dates(
+    places: Iterable[int], nodes: Sequence[Node | None], settings: DateSettings
+) -> dict[int, _DatedText]:
+    """The texts at these places that are known and say from when they are valid."""
+    known = {place: node for place in places if (node := nodes[place])}
+    spans = {place: _read_span(node.metadata, settings) for place, node in known.items()}
+    return {
+        place: _DatedText(known[place], begin, end)
+        for place, (begin, end) in spans.items()
+        if begin
+    }
+
+
+def _are_versions(one: _DatedText, other: _DatedText) -> bool:
+    """Whether two texts differ, in their dates too, and have one title but for its year."""
+    if one.begin == other.begin or one.node.content == other.node.content:
+        return False
+    name = _shorten(one.node.title, one.begin)
+    return bool(name) and name == _shorten(other.node.title, other.begin)
 
 
 def find_moments(asked: str) -> list[datetime]:

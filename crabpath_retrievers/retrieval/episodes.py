@@ -10,7 +10,7 @@ not therefore right for its siblings: see :func:`score_turns`.
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
@@ -100,7 +100,7 @@ class PastTurns(NamedTuple):
 
     same: float
     weight: float
-    words: AbstractSet[str]
+    words: frozenset[str]
     stated: bool
     documents: Mapping[str, float]
     vector: Vector
@@ -435,14 +435,14 @@ def _carry_words(
     nats = np.maximum(nats, _TELLING * telling)  # in a small store no word is rare
     found = information.find_words([head.terms for head in heads])
     np.maximum.at(has.T, joined, found.T)
-    asked = fold_plurals(_get_words(question.text))
-    titles = [fold_plurals(_get_words(head.title)) for head in heads]
+    asked = _fold_words(_get_words(question.text))
+    titles = [_fold_words(_get_words(head.title)) for head in heads]
     own = _mark(titles, places)
     asked_for = own * np.array([title <= asked for title in titles])[:, None]
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
     lacking, names = lacks * nats, unnamed * nats
-    known = [fold_plurals(turns.words) for turns in recalled]
+    known = [_fold_words(turns.words) for turns in recalled]
     now, past = _mark([asked], places), _mark(known, places)
     new, gone = now * (1.0 - past), past * (1.0 - now)
     # An outcome alone does not show that the document was used without them.
@@ -551,6 +551,7 @@ def _get_words(text: str) -> frozenset[str]:
     return frozenset(list_distinct_words(text))
 
 
+_fold_words: Callable[[frozenset[str]], frozenset[str]] = lru_cache(maxsize=_CACHED)(fold_plurals)
 _get_signs = lru_cache(maxsize=_CACHED)(find_signs)
 
 

@@ -5,13 +5,13 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from crabpath_retrievers.core.driver import (
     perform,
     perform_sync_or_async,
     run,
-    wrap_blocking,
 )
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
@@ -49,6 +48,7 @@ from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRo
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
+from crabpath_retrievers.storage.replica import QueryReads, ReplicaAwayError
 from crabpath_retrievers.vectors.base import (
     VectorIndex,
 )
@@ -98,6 +98,28 @@ class Reranker(Protocol):
             nodes: The candidates, best first, without notes.
             callbacks: Callbacks of the host framework.
         """
+
+
+class _Attempt(NamedTuple):
+    """One attempt to answer a query.
+
+    Attributes:
+        query: The query.
+        vector: Its unit vector, shape ``[d]``.
+        version: Version of the embedder that made it.
+        reads: The reader of the store.
+        latency: Milliseconds by stage, to be filled in.
+    """
+
+    query: Query
+    vector: Vector
+    version: int
+    reads: QueryReads
+    latency: dict[str, float]
+
+    def note_time(self, stage: str, begin: float) -> None:
+        """Add the milliseconds of a stage that began then, on the clock of ``perf_counter``."""
+        self.latency[stage] = round((time.perf_counter() - begin) * 1000, 3)
 
 
 class _EmbedderChangedError(Exception):
@@ -159,14 +181,36 @@ class RetrievalPipeline:
         """Answer a question with this version of the embedder, and record the turn."""
         begin = time.perf_counter()
         vector = yield from self._embed(query)
-        latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
-        rest = partial(self._answer_vector, query, vector, latency, version)
+        attempt = _Attempt(query, vector, version, self.store.start_query(), {})
+        attempt.note_time("embed", begin)
+        try:
+            return (yield from self._answer_attempt(attempt))
+        except ReplicaAwayError:
+            return (yield from self._answer_attempt(attempt))
+
+    def _answer_attempt(self, attempt: _Attempt) -> Operations[Answer]:
+        """Search, deeper where many texts repeat each other, rank, and record the turn."""
+        query, explore = attempt.query, None
+        if query.explore is not False:  # True takes a new seed every time
+            explore = np.random.default_rng(None if query.explore is True else query.explore)
         asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
-        if asks_router or self.reranker is not None:
-            answer = yield from wrap_blocking(rest(), self.store.start_query().run)
-        else:  # nothing more is awaited
-            answer = yield from perform(self._run_at_once, rest)
-        return answer
+        size = 0
+        with ExitStack() as held:
+            if not asks_router and self.reranker is None:  # nothing more is awaited
+                yield from perform(held.enter_context, attempt.reads.open())
+            for depth in _DEPTHS:
+                found = yield from self._find(attempt, explore, depth)
+                if self.reranker is not None:
+                    found = yield from self._rerank(self.reranker, attempt, found)
+                more = len(found.evidence.pool) + len(found.repeats)
+                is_last = depth == _DEPTHS[-1] or more == size
+                answer = yield from perform(
+                    attempt.reads.run, self._answer, attempt, found, is_last=is_last
+                )
+                if answer is not None:
+                    return answer
+                size = more
+        raise AssertionError  # the last one is whole
 
     @contextmanager
     def search_ahead(self, namespace: str, vectors: Sequence[Vector], k: int) -> Iterator[None]:
@@ -266,7 +310,9 @@ class RetrievalPipeline:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
         query = Query.from_options(text, **options)
         vector = yield from self._embed(query)
-        found = yield from self._find(query, vector, None, {}, _DEPTHS[0])
+        attempt = _Attempt(query, vector, self.fingerprint.version, self.store.start_query(), {})
+        with self.store.open_reader():  # not from a replica
+            found = yield from self._find(attempt, None, _DEPTHS[0])
         return found.evidence
 
     def _embed(self, query: Query) -> Operations[Vector]:
@@ -290,40 +336,8 @@ class RetrievalPipeline:
             yield from perform(self.fingerprint.verify, vector)
         return vector
 
-    def _run_at_once(self, make_steps: Callable[[], Operations[Answer]]) -> Answer:
-        def answer() -> Answer:
-            with self.store.open_reader():
-                return run(make_steps())
-
-        return self.store.start_query().run(answer)
-
-    def _answer_vector(
-        self,
-        query: Query,
-        vector: Vector,
-        latency: dict[str, float],
-        version: int,
-    ) -> Operations[Answer]:
-        explore = None
-        if query.explore is not False:  # True takes a new seed every time
-            explore = np.random.default_rng(None if query.explore is True else query.explore)
-        answer: Answer | None = None
-        size = 0
-        for depth in _DEPTHS:
-            found = yield from self._find(query, vector, explore, latency, depth)
-            if self.reranker is not None:
-                found = yield from self._rerank(self.reranker, found, latency)
-            more = len(found.evidence.pool) + len(found.repeats)
-            is_last = depth == _DEPTHS[-1] or more == size
-            answer = yield from perform(self._answer, found, latency, version, is_last=is_last)
-            if answer is not None:
-                break
-            size = more
-        assert answer is not None  # noqa: S101  the last one is whole
-        return answer
-
     def _rerank(
-        self, reranker: Reranker, found: Candidates, latency: dict[str, float]
+        self, reranker: Reranker, attempt: _Attempt, found: Candidates
     ) -> Operations[Candidates]:
         """The candidates with the order that a reranker gives to the best; notes keep places."""
         begin = time.perf_counter()
@@ -331,7 +345,8 @@ class RetrievalPipeline:
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
         # Not recorded, so that nothing is explored before the reranker.
         wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
-        wide, ranking, nodes = yield from perform(self.chooser.choose, wide)
+        ranking = yield from perform(attempt.reads.run, self.chooser.choose, wide)
+        nodes = ranking.nodes
         best = [nodes[item.node] for item in ranking.documents if item.node in nodes]
         documents = [node for node in best if node.document]
         names: Sequence[str] = ()
@@ -339,58 +354,29 @@ class RetrievalPipeline:
             names = yield from reranker.steps(query.text, documents, query.callbacks)
         reordered = iter(names)
         order = tuple(next(reordered) if node.document else node.id for node in best)
-        latency["rerank"] = round((time.perf_counter() - begin) * 1000, 3)
-        return replace(wide, query=query, order=order)
+        attempt.note_time("rerank", begin)
+        return replace(ranking.found, query=query, order=order)
 
     def _find(
-        self,
-        query: Query,
-        vector: Vector,
-        explore: np.random.Generator | None,
-        latency: dict[str, float],
-        depth: int,
+        self, attempt: _Attempt, explore: np.random.Generator | None, depth: int
     ) -> Operations[Candidates]:
-        """Search so deep and walk; the milliseconds of both are added to ``latency``."""
-        times = [time.perf_counter()]
-        seeds = yield from perform(self.search.find, query, vector, depth)
-        if not self.fingerprint.is_current(seeds.clock.corpus):
-            yield from perform(self.fingerprint.require_current, seeds.clock.corpus)
-        times.append(time.perf_counter())
-        walk = yield from self._walk(query, vector, seeds, explore)
-        times.append(time.perf_counter())
-        for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
-            latency[name] = round((end - begin) * 1000, 3)
-        pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
-        corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
-        if seeds.clock.notes:
-            found = [hit.head.key for hit in pool]
-            limit = self.settings.note.max_scanned
-            corrections, notes, pool = yield from perform(
-                find_corrections, self.store, query, vector, seeds, pool, limit
-            )
-            companions = notes.keys() - found
-        evidence = Evidence.from_pool(
-            pool,
-            walk.support,
-            walk.inhibition,
-            seeds.information,
-            self.store.stretch,
-        )
-        return Candidates(
-            query,
-            vector,
-            seeds,
-            walk,
-            evidence,
-            explore,
-            corrections=corrections,
-            companions=frozenset(companions),
-            notes=notes,
-        )
+        """Search so deep, and walk."""
+        begin = time.perf_counter()
+        find = partial(self.search.find, attempt.query, attempt.vector, depth)
+        seeds = yield from perform(attempt.reads.run, find)
+        if not self.fingerprint.is_current(corpus := seeds.clock.corpus):
+            yield from perform(attempt.reads.run, self.fingerprint.require_current, corpus)
+        attempt.note_time("seeds", begin)
+        begin = time.perf_counter()
+        walk = yield from self._walk(attempt, seeds, explore)
+        attempt.note_time("walk", begin)
+        collect = partial(self._collect_candidates, attempt, seeds, walk, explore)
+        return (yield from perform(attempt.reads.run, collect))
 
     def _walk(
-        self, query: Query, vector: Vector, seeds: SeedHits, explore: np.random.Generator | None
+        self, attempt: _Attempt, seeds: SeedHits, explore: np.random.Generator | None
     ) -> Operations[Walk]:
+        query, vector = attempt.query, attempt.vector
         clock, hits, tiers = seeds.clock, seeds.hits.values(), self.settings.tiers
         router = self.router
         if explore is not None:
@@ -406,7 +392,7 @@ class RetrievalPipeline:
         walker = Walker(
             request,
             vector,
-            read_edges=self._make_edge_reader(query, vector, clock),
+            read_edges=self._make_edge_reader(attempt, clock),
             router=router,
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
@@ -416,19 +402,50 @@ class RetrievalPipeline:
         )
         return walker.steps(choose_entries(hits, self.settings))
 
-    def _make_edge_reader(self, query: Query, vector: Vector, clock: Clock) -> ReadEdges:
+    def _make_edge_reader(self, attempt: _Attempt, clock: Clock) -> ReadEdges:
         """Reader of a walk's edges, in a confined one only of those to allowed documents."""
+        query, reads = attempt.query, attempt.reads
         read = partial(self.store.walk.get_outgoing_edges, clock=clock)
-        if not (query.filter and query.confined):
-            return read
 
         def read_allowed(keys: Sequence[int]) -> Frontier:
             edges, stops = read(keys)
             ids = sorted({edge.target.id for edge in edges})
-            allowed = self.index.filter_ids(ids, vector, query.filter)
+            allowed = self.index.filter_ids(ids, attempt.vector, query.filter)
             return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
-        return read_allowed
+        chosen = read_allowed if query.filter and query.confined else read
+        return lambda keys: reads.run(chosen, keys)
+
+    def _collect_candidates(
+        self,
+        attempt: _Attempt,
+        seeds: SeedHits,
+        walk: Walk,
+        explore: np.random.Generator | None,
+    ) -> Candidates:
+        """The candidates with the evidence for them, and the notes that belong to the query."""
+        query, vector, _, _, _ = attempt
+        pool = self._collect_pool(query, vector, seeds, walk)
+        corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
+        if seeds.clock.notes:
+            found = [hit.head.key for hit in pool]
+            limit = self.settings.note.max_scanned
+            corrections, notes, pool = find_corrections(
+                self.store, query, vector, seeds, pool, limit
+            )
+            companions = notes.keys() - found
+        known = walk.support, walk.inhibition, seeds.information, self.store.stretch
+        return Candidates(
+            query,
+            vector,
+            seeds,
+            walk,
+            Evidence.from_pool(pool, *known),
+            explore,
+            corrections=corrections,
+            companions=frozenset(companions),
+            notes=notes,
+        )
 
     def _collect_pool(
         self, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
@@ -462,9 +479,7 @@ class RetrievalPipeline:
             pool = apply_tag_hints(pool, nodes, query.boost_tags)
         return self.models.add_usage(pool, clock) if clock.learned else pool
 
-    def _answer(
-        self, found: Candidates, latency: dict[str, float], version: int, *, is_last: bool
-    ) -> Answer | None:
+    def _answer(self, attempt: _Attempt, found: Candidates, *, is_last: bool) -> Answer | None:
         """Rank the candidates, read the best, and record the turn.
 
         None, and nothing is recorded, where so many candidates repeat others that fewer than k are
@@ -473,21 +488,20 @@ class RetrievalPipeline:
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
         is_frozen = self.models.has_lost(query.namespace, clock)
-        found, ranking, documents = self.chooser.choose(replace(found, is_frozen=is_frozen))
+        ranking = self.chooser.choose(replace(found, is_frozen=is_frozen))
+        found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
-        ranked, rankings = ranking.documents, self.chooser.compare(found, ranking)
-        rankings = self.chooser.draft(found, rankings, [item.node for item in ranked])
+        rankings = self.chooser.compare(ranking)
         if rankings.teams:
-            ranked = self.chooser.rank(
-                replace(found, order=(*rankings.teams,), is_draft=True)
-            ).documents
-            documents = self.chooser.read_documents(ranked, clock)
+            drafted = replace(found, order=(*rankings.teams,), is_draft=True)
+            ranking = self.chooser.rank(drafted)
+        nodes = ranking.nodes
         if clock.notes:
-            documents |= self._complete_notes(documents, query.namespace)
+            nodes |= self._complete_notes(nodes, query.namespace)
         # A document that was forgotten in the meantime is skipped.
-        ranked = [item for item in ranked if item.node in documents]
-        latency["rank"] = round((time.perf_counter() - begin) * 1000, 3)
+        ranked = [item for item in ranking.documents if item.node in nodes]
+        attempt.note_time("rank", begin)
         turn = build_turn(
             query,
             clock.turn + 1,
@@ -495,18 +509,18 @@ class RetrievalPipeline:
             found.walk,
             ranked,
             explored=found.explore is not None or self.chooser.count_explored(found) > 0,
-            latency_ms=latency,
+            latency_ms=attempt.latency,
             repeats=dict(islice(found.repeats.items(), _MOST_REPEATS)),
             rankings=rankings,
         )
-        if version != self.fingerprint.version:
+        if attempt.version != self.fingerprint.version:
             raise _EmbedderChangedError
         if query.record:
             vector = found.vector if found.vector.any() else None
             self.store.record(turn, vector, clock.key)
         message = "turn %s in namespace %r: %d documents, %s ms"
-        _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
-        return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
+        _log.debug(message, turn.id, turn.namespace, len(ranked), attempt.latency)
+        return Answer(tuple([RetrievedDocument(nodes[r.node], r) for r in ranked]), turn)
 
     def _complete_notes(self, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
         """The notes among the nodes, with the metadata keys that document templates expect.

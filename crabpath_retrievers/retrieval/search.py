@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.core.dates import parse_date
-from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys
+from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys, require_numbers
 from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.language import is_function_word
 from crabpath_retrievers.core.query import Query
@@ -21,14 +20,13 @@ from crabpath_retrievers.core.text import (
     contains_name,
     drop_foreign_forms,
     is_character,
-    is_number,
     list_distinct_words,
     list_name_words,
     list_query_words,
     list_with_plurals,
     split_words,
 )
-from crabpath_retrievers.errors import InvalidInputError, StoreError, StoreUnavailableError
+from crabpath_retrievers.errors import StoreError, StoreUnavailableError
 from crabpath_retrievers.retrieval.episodes import (
     EpisodeQuery,
     EpisodeScore,
@@ -199,29 +197,26 @@ class SeedSearch:
         text = query.text[:_LONGEST_QUERY]
         words = list_name_words(text)
         longest = self._settings.links.max_name_words
-        with self._store.open_reader():
-            facts = self._store.walk.read_facts(
-                query.namespace,
-                select_query_words(list_query_words(text, self._store.language), seeds),
-                list_word_sequences(words[:_MAX_WORDS], longest),
-            )
-            clock, idf = facts.clock, compute_idf(facts)
-            information = QueryInformation.from_idf(idf)
-            lexical = search_lexical(self._store, facts, idf, seeds)
-            owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
-            named = self._match_names(text, owners, information)
-            ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
-            recalled: Sequence[PastTurns] = ()
-            asking = EpisodeQuery(text, vector, information)
-            if clock.learned or clock.notes:
-                recalled, notes = self._models.recall(asking, clock)
-                ids += [
-                    n for turns in recalled for n, credit in turns.documents.items() if credit > 0
-                ]
-                ids += notes
-            heads = self._store.walk.get_nodes(
-                ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
-            )
+        facts = self._store.walk.read_facts(
+            query.namespace,
+            select_query_words(list_query_words(text, self._store.language), seeds),
+            list_word_sequences(words[:_MAX_WORDS], longest),
+        )
+        clock, idf = facts.clock, compute_idf(facts)
+        information = QueryInformation.from_idf(idf)
+        lexical = search_lexical(self._store, facts, idf, seeds)
+        owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
+        named = self._match_names(text, owners, information)
+        ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
+        recalled: Sequence[PastTurns] = ()
+        asking = EpisodeQuery(text, vector, information)
+        if clock.learned or clock.notes:
+            recalled, notes = self._models.recall(asking, clock)
+            ids += [n for turns in recalled for n, credit in turns.documents.items() if credit > 0]
+            ids += notes
+        heads = self._store.walk.get_nodes(
+            ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
+        )
         self._report_unknown(dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
             search = partial(self._index.search, vector, filter=query.filter)
@@ -274,27 +269,12 @@ class SeedSearch:
         """Refuse to compare a key by size where the nearest documents have texts under it.
 
         Only a filter that found nothing or failed is looked at.
-
-        Raises:
-            InvalidInputError: They have texts, or dates as texts, and none has a number.
         """
-        keys = list_ordered_keys(condition)
-        near = self._index.search(vector, limit, drop_orders(condition)) if keys else ()
-        with self._store.open_reader():
-            nodes = self._store.catalog.documents(near).values() if near else ()
-        for key in keys:
-            values = [node.metadata.get(key) for node in nodes]
-            texts = [value for value in values if isinstance(value, str)]
-            day = next(filter(None, map(parse_date, texts)), None)
-            if (day or (texts and not only_dates)) and not any(map(is_number, values)):
-                number = (
-                    f"its day beside it as a number, {{'day': {day:%Y%m%d}}}" if day else "numbers"
-                )
-                msg = (
-                    f"the filter compares {key!r} with a number, and documents have texts there: "
-                    f"keep {number}, and filter by it"
-                )
-                raise InvalidInputError(msg)
+        if not list_ordered_keys(condition):
+            return
+        near = self._index.search(vector, limit, drop_orders(condition))
+        nodes = self._store.catalog.documents(near).values() if near else ()
+        require_numbers(condition, [node.metadata for node in nodes], only_dates=only_dates)
 
     def _score_past(
         self,

@@ -63,8 +63,8 @@ from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.replica import (
     DEFAULT_MAX_LAG,
+    QueryReads,
     Replica,
-    ReplicaAwayError,
     ReplicaState,
     ensure_identity,
 )
@@ -348,9 +348,9 @@ class GraphStore:
         """How the read replica is; None without one."""
         return None if self._replica is None else self._replica.state
 
-    def start_query(self) -> "QueryReads":
-        """Where the reads of one query go: to the replica while it is fresh, else here."""
-        return QueryReads(self._replica, self._current)
+    def start_query(self) -> QueryReads:
+        """Choose where one query reads: the replica while it is fresh, else this store."""
+        return QueryReads(self._replica, self._current, self.open_reader)
 
     @contextmanager
     def read_primary(self) -> Iterator[None]:
@@ -612,33 +612,6 @@ class _OpenChanges(NamedTuple):
         self.kinds.update(map(type, changes))
         transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
         return [apply_change(transaction, change) for change in changes]
-
-
-class QueryReads:
-    """Reads of one query, on the replica until it fails, then on the primary to the end.
-
-    Never the other way: what a process remembers of a version may be newer than that version, and
-    never older.
-    """
-
-    def __init__(self, replica: Replica | None, current: ContextVar[sa.Connection | None]) -> None:
-        """Read from ``replica``, whose connection is ``current`` meanwhile."""
-        self._replica, self._current = replica, current
-
-    def run(self, read: Callable[[], T]) -> T:
-        """The result of ``read``, which is called once more where the replica fails."""
-        if self._replica is not None and self._current.get() is None:
-            try:
-                with self._replica.open_reader() as connection:
-                    token = self._current.set(connection)
-                    try:
-                        return read()
-                    finally:
-                        self._current.reset(token)
-            except ReplicaAwayError as error:
-                _log.debug("the primary is asked: %s", error)
-                self._replica = None
-        return read()
 
 
 _UNERASED = (

@@ -382,13 +382,10 @@ class ChromaIndex(VectorIndex):
     @contextmanager
     def search_ahead(self, vectors: Sequence[Vector], k: int) -> Iterator[None]:
         """One call of Chroma for several vectors: most of the time of a call is its own."""
-
-        def search(records: "Collection") -> list[list[str]]:
-            return records.query(query_embeddings=np.stack(vectors), n_results=k, include=[])["ids"]
-
         with suppress(StoreError):  # each search inside fails as well, and says so
             asked = [(vector.tobytes(), k) for vector in vectors]
-            self._ahead = dict(zip(asked, self._run(search), strict=True)) if vectors else {}
+            found = self._run(partial(_query, vectors=vectors, k=k)) if vectors else []
+            self._ahead = dict(zip(asked, found, strict=True))
         try:
             yield
         finally:
@@ -482,8 +479,7 @@ def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[s
     Where most vectors are about as far from each other, HNSW leads to few of the others. What it
     does not reach under a condition is compared one by one.
     """
-    asked = vector[None, :]
-    near = records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"][0]
+    (near,) = _query(records, [vector], k, where)
     if where is None or len(near) >= k:
         return list(near)
     held = records.get(where=where, limit=_MOST_COMPARED, include=["embeddings"])
@@ -492,6 +488,14 @@ def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[s
         return list(near)
     order = np.argsort(-(np.asarray(vectors) @ vector), kind="stable")
     return [held["ids"][place] for place in order[:k]]
+
+
+def _query(
+    records: "Collection", vectors: Sequence[Vector], k: int, where: Any = None
+) -> list[list[str]]:
+    """Ids of the k nearest vectors to each of some vectors, as HNSW finds them."""
+    asked = np.stack(vectors)
+    return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
 
 def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":

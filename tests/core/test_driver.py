@@ -5,10 +5,11 @@ import contextvars
 import gc
 import threading
 import time
+from unittest.mock import MagicMock
 
 import pytest
 
-from crabpath_retrievers.core.driver import look_again, wrap_blocking
+from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.time_limit import run_with_timeout
 from crabpath_retrievers.integration import (
     arun,
@@ -62,21 +63,13 @@ async def test_both_drivers_compute(make, results):
         await arun(add_up(fail(KeyError())))
 
 
-async def test_blocking_operations_are_called_by_another_function():
-    """Errors reach the computation, and what has an asynchronous form is left alone."""
-
-    def double(operation):
-        return 2 * operation()
-
-    def both():
-        added = yield from add_up(lambda: 1, fail(ValueError("counted")), lambda: 2)
-        kind = yield from perform_sync_or_async(lambda: "blocking", native)
-        return added, kind
-
-    assert run(wrap_blocking(both(), double)) == (13, "blocking")
-    assert await arun(wrap_blocking(both(), double)) == (13, "native")
-    with pytest.raises(KeyError, match="kept"):
-        run(wrap_blocking(add_up(fail(KeyError("kept"))), double))
+def test_what_is_interrupted_between_two_operations_is_closed():
+    """A signal handler raises an exception anywhere, such as a task's time limit."""
+    steps = MagicMock()
+    steps.send.side_effect = KeyError
+    with pytest.raises(KeyError):
+        run(steps)
+    steps.close.assert_called_once_with()
 
 
 async def test_cancelling_while_a_thread_works_ends_the_computation_there():

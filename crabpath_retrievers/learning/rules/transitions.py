@@ -71,10 +71,10 @@ def count_step(
     """
     won = weight * success
     ended = (weight, won) if action and is_last else (0.0, 0.0)
+    led = [next_regions.get(level, 0) if region else 0 for level, region in places]
     return [
-        TransitionCount(level, region, of, action, following, weight, won, *ended)
-        for level, region in places
-        for following in (next_regions.get(level, 0) if region else 0,)
+        TransitionCount(*place, of, action, following, weight, won, *ended)
+        for place, following in zip(places, led, strict=True)
         for of in dict.fromkeys(("", task or ""))
     ]
 

@@ -345,10 +345,7 @@ class Replay:
         }
         if vector is not None:
             options["vector"] = vector
-        with (
-            limit_waiting(services.settings.time_limit),
-            trace_retrieval(services, past.query, options) as span,
-        ):
+        with trace_retrieval(services, past.query, options) as span:
             turn = run(services.retrieval.steps(past.query, options)).turn
             describe_turn(span, turn)
             return turn.id
