@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
-    from crabpath_retrievers.learning.queue import LearningTally
+    from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.maintenance import MaintenanceReport
     from crabpath_retrievers.maintenance.autotune import TuneReport
     from crabpath_retrievers.maintenance.health.report import HealthReport
@@ -164,7 +164,7 @@ _MODULES = {
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
     "learning.lift": "Lift ShadowLift",
-    "learning.queue": "LearningTally",
+    "learning.recorder": "LearningTally",
     "maintenance": "MaintenanceReport",
     "maintenance.autotune": "TuneReport",
     "maintenance.health.report": "HealthReport",

@@ -30,11 +30,10 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.explicit import learn_without_turn
+from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions, find_whole
-from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
 _MAX_ID_CHARS = 200
@@ -118,9 +117,9 @@ class EpisodeLearner:
         edges: Computes the changes of typed edges that follow from an episode.
     """
 
+    recorder: Recorder
     store: GraphStore
     regions: Regions
-    prior: Posterior
     edges: Callable[[AgentEpisode], Sequence[WeightDelta]]
 
     def require_regions(self) -> None:
@@ -157,7 +156,7 @@ class EpisodeLearner:
             return [AddTransitions(name, count_transitions(episode, places)), edges]
 
         first = tuple({note.node.id: note for note in notes}.values())
-        return learn_without_turn(self.store, self.prior, feedback, compute_changes, first)
+        return self.recorder.learn_without_turn(feedback, compute_changes, first)
 
     def _place_states(self, namespace: str, states: Sequence[str]) -> list[tuple[RegionKey, ...]]:
         """Return the regions of states with these ids: all states together, and each by itself."""

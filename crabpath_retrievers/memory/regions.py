@@ -189,9 +189,9 @@ class MemoryRegions(Component):
             raise InvalidInputError(msg)
         services = self._services
         learner = EpisodeLearner(
+            services.recorder,
             services.store,
             services.regions,
-            services.history.prior,
             services.typed_graphs.compute_episode_changes,
         )
         if texts is None:

@@ -31,10 +31,9 @@ from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
-from crabpath_retrievers.learning.learner import FeedbackLearner
+from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
-from crabpath_retrievers.learning.undo import LearningHistory
 from crabpath_retrievers.maintenance.autotune import Autotuner
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
@@ -159,7 +158,7 @@ class Services:
         chosen_router = router or SoftmaxRouter(settings.policy)
         self.retrieval = self._make_retrieval(models, chosen_router, reranker)
         self.recorder = self._make_recorder(models)
-        self.history = LearningHistory(store, self.episodes, self.notes, models.prior)
+        self.history = self.recorder.history
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, _close_all, self.recorder, index, store
