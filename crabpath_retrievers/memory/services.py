@@ -28,6 +28,7 @@ from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
+from crabpath_retrievers.ingest.linking import Linking
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
@@ -146,7 +147,8 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        self.ingest = Ingest(store, index, chunks, tuple(linkers), batch, self.identity)
+        linking = Linking(store, tuple(linkers))
+        self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
