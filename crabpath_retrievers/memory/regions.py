@@ -23,9 +23,10 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.agent_episodes import (
     ActionClassifier,
     AgentEpisode,
-    EpisodeLearner,
     EpisodeState,
+    learn_from_episode,
     make_state_id,
+    require_regions,
 )
 from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.regions.hubs import Hubs
@@ -188,14 +189,8 @@ class MemoryRegions(Component):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
         services = self._services
-        learner = EpisodeLearner(
-            services.recorder,
-            services.store,
-            services.regions,
-            services.typed_graphs.compute_episode_changes,
-        )
         if texts is None:
-            learner.require_regions()
+            require_regions(services.regions)
         checked_states = self._checked_states(states, texts, name)
         if actions is None:
             actions = self._default_actions([state.node for state in checked_states], name)
@@ -208,7 +203,10 @@ class MemoryRegions(Component):
             namespace=name,
             **fields,
         )
-        return learner.learn(episode)
+        compute_edges = services.typed_graphs.compute_episode_changes
+        return learn_from_episode(
+            services.recorder, services.store, services.regions, episode, compute_edges
+        )
 
     def models(self) -> RegionModels:
         """Regions and counts, read from the graph store alone."""
