@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
-    from crabpath_retrievers.learning.queue import LearningTally
+    from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.learning import MemoryLearning
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
@@ -163,7 +163,7 @@ _MODULES = {
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
     "learning.lift": "Lift ShadowLift",
-    "learning.queue": "LearningTally",
+    "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
     "memory.learning": "MemoryLearning",
     "memory.namespaces": "MemoryNamespaces",

@@ -384,7 +384,7 @@ class CrabPath(Component):
             services.identity.verify()
         if checked and embeddings:
             services.identity.require_size(embeddings.values())
-        return services.ingest.add(
+        return services.ingest.add_documents(
             checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
         )
 

@@ -30,7 +30,7 @@ from crabpath_retrievers.core.metadata import (
     read_answer_block,
     remove_answer_metadata,
 )
-from crabpath_retrievers.core.processes import make_lock
+from crabpath_retrievers.core.processes import BackgroundWorker, make_lock
 from crabpath_retrievers.core.query import (
     MOST_IDS,
     CallOptions,
@@ -56,7 +56,6 @@ from crabpath_retrievers.learning.outcomes import (
     parse_outcome,
     record_outcome,
 )
-from crabpath_retrievers.learning.recorder import BackgroundWorker
 from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents

@@ -12,12 +12,11 @@ from typing_extensions import Self
 
 from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.core.processes import register_owner
+from crabpath_retrievers.core.processes import BackgroundWorker, register_owner
 from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import to_storable, tokenise
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
-from crabpath_retrievers.learning.recorder import BackgroundWorker
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.pipeline import MAX_CHUNKS
 

@@ -185,13 +185,13 @@ def run_undo(
             raise InvalidInputError(msg)
         return _undo_all(user, source, namespace, store)
     with existing_store(store) as opened:
-        receipt = StandaloneLearner(opened).history.undo(feedback_id, turn, namespace)
+        receipt = StandaloneLearner(opened).recorder.history.undo(feedback_id, turn, namespace)
     return _show_receipt(receipt, None if receipt.status == "undone" else "Not undone")
 
 
 def _undo_all(user: str | None, source: str | None, namespace: str | None, store: str) -> Output:
     with existing_store(store) as opened:
-        receipts = StandaloneLearner(opened).history.undo_all(user, source, namespace)
+        receipts = StandaloneLearner(opened).recorder.history.undo_all(user, source, namespace)
     reasons = [
         f"[red]Not undone:[/red] {escape(f'{receipt.feedback_id}: {receipt.note}')}"
         for receipt in receipts
@@ -240,7 +240,7 @@ def run_learn(
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
             tally = outside.serve(poll, ended.is_set)
         else:
-            tally = outside.queue.learn_waiting(should_stop=ended.is_set)
+            tally = outside.recorder.learn_waiting(ended.is_set)
         waiting = opened.learned.count_feedback()["waiting"]
     data: dict[str, Any] = {**tally._asdict(), "waiting": waiting}
     text = [f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting"]

@@ -34,7 +34,7 @@ def take_snapshot(
 ) -> Output:
     """Save all that a namespace has learned up to now."""
     with existing_store(store) as opened:
-        identity = StandaloneLearner(opened).history.snapshot(namespace, name)
+        identity = StandaloneLearner(opened).recorder.history.snapshot(namespace, name)
     return Output({"snapshot": identity}, [identity])
 
 
@@ -47,7 +47,7 @@ def delete_snapshot(
     """Delete a snapshot."""
     confirm_deletion(f"Delete the snapshot {snapshot}? This cannot be undone.", yes=yes)
     with existing_store(store) as opened:
-        identity = StandaloneLearner(opened).history.delete(snapshot, namespace)
+        identity = StandaloneLearner(opened).recorder.history.delete(snapshot, namespace)
     return Output({"deleted": identity}, [f"{identity} deleted"])
 
 
@@ -73,7 +73,7 @@ def restore_snapshot(
     """Reset what a namespace has learned to what it was at a snapshot."""
     confirm_deletion(f"Delete all that was learned since the snapshot {snapshot}?", yes=yes)
     with existing_store(store) as opened:
-        restored = StandaloneLearner(opened).history.restore(snapshot, namespace)
+        restored = StandaloneLearner(opened).recorder.history.restore(snapshot, namespace)
     name, lessons = escape(restored.namespace), restored.learned
     text = f"{name} was reset to what it had learned from {lessons} lessons"
     return Output(restored._asdict(), [text])

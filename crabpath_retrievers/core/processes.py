@@ -1,4 +1,4 @@
-"""What a forked process finds: no thread of its parent, and connections that are not its own.
+"""Background work, and what a forked process finds: neither threads nor connections of its own.
 
 It neither uses nor releases what was open at the fork. Connections would mix two conversations.
 The engines inside of a process cannot even be used anew: embedded Chroma waits for its threads,
@@ -6,13 +6,16 @@ also when it is freed, and SQLite counts locks that only the parent holds.
 """
 
 import ctypes
+import logging
 import os
 import threading
 from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
-from crabpath_retrievers.errors import ForkedError
+from crabpath_retrievers.errors import ForkedError, StoreError
+
+_log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
@@ -74,6 +77,56 @@ def require_engine(name: str) -> None:
     """
     if name in _left:
         raise ForkedError
+
+
+class BackgroundWorker:
+    """Runs at most one thread at a time, started with the first request and after every pause."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        """Run ``work`` in a thread called ``name``; its errors are logged."""
+        self._work, self._name = work, name
+        self.leave_to_parent()
+        register_owner(self)
+
+    def leave_to_parent(self) -> None:
+        """Begin without a thread and without requests, as in a forked process."""
+        self._condition = threading.Condition()
+        self._requested = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Request one more run of the work, after the current one."""
+        with self._condition:
+            self._requested = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name)
+                self._thread.start()
+
+    def drain(self) -> None:
+        """Wait until no work is left."""
+        # The last reference to a memory may be dropped on this thread, which then closes it.
+        if threading.current_thread() is self._thread:
+            return
+        with self._condition:
+            while self._thread is not None:
+                self._condition.wait()
+
+    def _run(self) -> None:
+        while self._take_request():
+            try:
+                self._work()
+            except StoreError as error:  # the next request tries again
+                _log.warning("%s could not finish: %s", self._name, error)
+            except Exception:
+                _log.warning("%s could not finish", self._name, exc_info=True)
+
+    def _take_request(self) -> bool:
+        with self._condition:
+            requested, self._requested = self._requested, False
+            if not requested:
+                self._thread = None
+                self._condition.notify_all()
+            return requested
 
 
 def _leave_all() -> None:

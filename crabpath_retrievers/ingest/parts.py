@@ -1,7 +1,7 @@
-"""Parts of a bulk ingest: whole documents, split and embedded, so that they need only be written.
+"""Parts of an ingest: whole documents, split, and those of a bulk ingest also embedded.
 
-Any process can make them. What the store holds already is not embedded again, so an ingest that was
-interrupted goes on where it stopped.
+Any process can make the latter, which need only be written. What the store holds already is not
+embedded again, so an ingest that was interrupted goes on where it stopped.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
+from typing_extensions import Self
 
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
@@ -58,6 +59,24 @@ class Part:
     files: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, chunking: Chunking, documents: Sequence[Document], ids: Sequence[str] | None = None
+    ) -> Self:
+        """A part that is split, and not embedded.
+
+        Raises:
+            InvalidInputError: A document cannot be used.
+        """
+        nodes = chunking.nodes(documents, ids)
+        blank = sum(is_blank(document.page_content) for document in documents)
+        return cls(
+            nodes,
+            named=collect_caller_ids(documents, ids),
+            documents=len(documents) - blank,
+            blank=blank,
+        )
 
     def extend(self, other: "Part") -> None:
         """Add another part behind this one; a chunk that both have stays once.
@@ -154,8 +173,8 @@ class PartMaker(NamedTuple):
         Raises:
             InvalidInputError: A document cannot be used.
         """
-        documents = self.chunking.clean(given)
-        nodes = self.chunking.nodes(documents)
+        part = Part.of(self.chunking, self.chunking.clean(given))
+        nodes = part.nodes
         stored = self.catalog.find_chunks(documents={node.document for node in nodes})
         held = {(chunk.document, chunk.digest) for chunk in stored}
         new = [node for node in nodes if (node.document, node.digest) not in held]
@@ -163,17 +182,14 @@ class PartMaker(NamedTuple):
         embedded, left_out = self.embedder.embed(new)
         found = {node.id: node for node in embedded}
         lost = {node.id for node in left_out}
-        blank = sum(is_blank(document.page_content) for document in documents)
-        return Part(
-            [found.get(node.id, node) for node in nodes if node.id not in lost],
-            {
+        return replace(
+            part,
+            nodes=[found.get(node.id, node) for node in nodes if node.id not in lost],
+            words={
                 node.digest: IndexedWords.from_text(node.title, node.content, self.language)
                 for node in embedded
             },
-            collect_caller_ids(documents, None),
-            len(documents) - blank,
-            blank,
-            sum(map(len, texts)),
+            embedded=sum(map(len, texts)),
             skipped=dict(skipped or {}),
             left_out=[describe_chunk(node) for node in left_out],
         )

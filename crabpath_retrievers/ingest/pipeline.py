@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
@@ -36,22 +35,12 @@ from crabpath_retrievers.core.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.core.graph import EdgeKind, Node
+from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.bulk import (
-    MIN_BULK_CHUNKS,
-    PUBLISHED_AT_ONCE,
-    UNFINISHED_SINCE,
-    BulkIngest,
-    FindAll,
-    Words,
-    find_here,
-)
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
-    collect_caller_ids,
     has_caller_id,
     make_embedding_text,
     make_metadata_id,
@@ -62,11 +51,11 @@ from crabpath_retrievers.ingest.embedding import (
     explain_left_out,
     warn_of_left_out,
 )
-from crabpath_retrievers.ingest.linkers import Linker, LinkUpdate, PairLinker
+from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE, FindAll, Linking, find_here
 from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
-from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, PublishedLinks
+from crabpath_retrievers.storage.read.links import PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
@@ -75,6 +64,10 @@ _log = logging.getLogger(__name__)
 Cleanup = Literal["incremental", "full"] | None
 FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
+MIN_BULK_CHUNKS = 10_000
+"""New chunks from which ``add_documents`` is done in two passes; ``ingest`` always is."""
+PUBLISHED_AT_ONCE = 1024
+"""Chunks of one transaction of a bulk ingest."""
 _INDEX_BATCH = 2048
 _LONGEST_WAIT = 5.0  # seconds until what was embedded in bulk is published
 STAMP = "indexed"
@@ -111,8 +104,9 @@ class IngestReport:
     ids: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
-    def add(self, other: "IngestReport") -> None:
-        """Add the numbers of a later ingest, without its ids."""
+    def add(self, other: "IngestReport", *, lists_ids: bool = False) -> None:
+        """Add the numbers of a later ingest, and its ids where they are listed."""
+        self.ids += other.ids if lists_ids else ()
         for name in ("added", "updated", "removed", "unchanged", "repeated"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.left_out += other.left_out
@@ -151,11 +145,11 @@ class Ingest:
     store: GraphStore
     index: VectorIndex
     embedder: ChunkEmbedder
-    linkers: tuple[Linker, ...]
+    linking: Linking
     batch: int
     identity: EmbedderFingerprint
 
-    def add(
+    def add_documents(
         self,
         documents: Iterable[Document],
         *,
@@ -182,55 +176,38 @@ class Ingest:
         if cleanup is not None and not known:
             msg = f"cleanup must be 'incremental', 'full' or None, not {format_value(cleanup)}"
             raise InvalidInputError(msg)
-        begun = time.perf_counter()
-        given = chunking.clean(documents)
-        nodes = chunking.nodes(given, ids)
-        named = collect_caller_ids(given, ids)
-        growing = {node.document for node in nodes} - named if cleanup is None else set[str]()
-        bare, version = nodes, self.identity.version
-        nodes = self._embed_few(nodes, cleanup, growing)
-        with self.store.hold_ingest_lock():
-            self.identity.require_current()
-            if version != self.identity.version:  # the embedder was changed
-                nodes = bare
-            bulk_begun = self.recover(link_bulk=False)
-            plan = self._plan(nodes, cleanup, growing)
-            plan.report.blank = sum(is_blank(document.page_content) for document in given)
-            with show_progress(progress, len(plan.changed)) as advance:
-                if bulk_begun or self._is_large(plan):
-                    self._publish_in_bulk(plan, advance)
-                    self.bulk.link()
-                else:
-                    for part in self._make_batches(plan):
-                        if self.index.removal:
-                            self._publish_at_once(self._embed(part, plan), plan.known.keys())
-                        else:
-                            self.publish(self._embed(part, plan))
-                        advance(len(part.nodes))
-            self._move(plan)
-            if plan.changed or plan.gone:
-                self.stamp()
-            if len(plan.changed) >= _MANY:
-                self.store.refresh_statistics()
-        return plan.finish(begun)
+        bare, version = Part.of(chunking, chunking.clean(documents), ids), self.identity.version
+        part = self._embed_few(bare, cleanup)
 
-    def add_parts(
+        def choose_part() -> Iterator[Part]:
+            # Read under the lock: the embedder may have been changed meanwhile.
+            yield part if version == self.identity.version else bare
+
+        return self.add(choose_part(), cleanup=cleanup, progress=progress)[0]
+
+    def add(
         self,
         parts: Iterable[Part],
         *,
-        cleanup: Literal["incremental"] | None = None,
+        cleanup: Cleanup = None,
+        in_bulk: bool = False,
+        progress: Progress | None = None,
         advance: Advance = lambda _: None,
         find_all: FindAll = find_here,
         linking: Progress | None = None,
     ) -> tuple[IngestReport, Part]:
-        """Publish parts as they come, and link everything at the end.
+        """Publish parts as they come, and link them: batch by batch, or in bulk at the end.
 
         Args:
-            parts: Parts in the order of their documents.
-            cleanup: As for :meth:`add`; a part has all documents of its sources.
+            parts: Parts in the order of their documents; they are read under the ingest lock.
+            cleanup: As for :meth:`add_documents`; a part has all documents of its sources, and for
+                ``"full"`` all documents that are to stay.
+            in_bulk: Whether to do it in two passes, however few the chunks are; their ids are not
+                listed.
+            progress: Shows the progress of each part in chunks.
             advance: Adds a number of files to those done.
-            find_all: Who finds the pairs to link.
-            linking: Shows the progress of linking.
+            find_all: Who finds the pairs to link in bulk.
+            linking: Shows the progress of linking in bulk.
 
         Returns:
             The numbers of chunks, and a part without chunks with all other numbers.
@@ -238,31 +215,36 @@ class Ingest:
         Raises:
             InvalidInputError: A document cannot be used; documents before it are in.
         """
-        report, total = IngestReport(), Part()
+        begun, report, total = time.perf_counter(), IngestReport(), Part()
         with self.store.hold_ingest_lock():
             self.identity.require_current()
-            self.recover(link_bulk=False)
-            for part in _gather_parts(parts):
-                growing = {node.document for node in part.nodes} - part.named
-                plan = self._plan(part.nodes, cleanup, growing if cleanup is None else set())
-                self._publish_in_bulk(plan, lambda _: None, part.words)
-                self._move(plan, link=False)
-                report.add(plan.finish())
+            unfinished = self.recover(link_bulk=False)
+            has_moved = False
+            for part in _gather_parts(parts) if in_bulk else parts:
+                plan = self._plan(part, cleanup)
+                with show_progress(progress, len(plan.changed)) as advance_chunks:
+                    if in_bulk or unfinished or self._is_large(plan):
+                        self._publish_in_bulk(plan, part.words, advance_chunks)
+                        unfinished = True
+                    else:
+                        self._publish_batches(plan, advance_chunks)
+                has_moved |= self._move(plan)
+                report.add(plan.finish(), lists_ids=not in_bulk)
                 part.nodes.clear()
                 part.words.clear()
                 total.extend(part)
                 advance(part.files)
-            waiting = len(self.store.catalog.get_unlinked_keys())
-            with show_progress(linking, waiting) as advance_linking:
-                if self.bulk.since is not None:
-                    self.bulk.link(find_all, advance_linking)
-            self._link()
-            self.stamp()
+            if unfinished or has_moved:
+                self.linking.link(find_all, linking)
+            if unfinished or report.added or report.updated or report.removed:
+                self.stamp()
             if report.added + report.updated >= _MANY:
                 self.store.refresh_statistics()
         report.blank = total.blank
         report.left_out += total.left_out
         warn_of_left_out(report.left_out)
+        if not in_bulk:
+            _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
         return report, total
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
@@ -282,30 +264,33 @@ class Ingest:
             given = list(documents)
             # The index can find a record without text, but no edge can be derived from it.
             blank = {document.id for document in given if is_blank(document.page_content)}
-            nodes = chunking.nodes(given)
-            plan = self._plan(nodes, "full", set())
+            plan = self._plan(Part.of(chunking, given), "full")
             held = self.index.find_existing(plan.gone) or ()
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
-            for part in self._make_batches(plan):
+            for batch in self._make_batches(plan):
                 # One transaction: after a kill, staged nodes would be written to the foreign index.
-                embedded = self._embed(part, plan)
-                self.store.apply([embedded, PublishStaged(), ConfirmIndexDeletions(part.removed)])
+                embedded = self._embed(batch, plan)
+                self.store.apply([embedded, PublishStaged(), ConfirmIndexDeletions(batch.removed)])
                 self._finish()
-            self._move(plan)
+            if self._move(plan):
+                self.linking.link()
         seen = {document.id for document in given}
         left_out = blank | {node.id for node in plan.left_out}
         self.index.ignored = (self.index.ignored - seen) | left_out
-        return plan.finish(begun)
+        report = plan.finish()
+        warn_of_left_out(report.left_out)
+        _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        return report
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
         with self.store.hold_ingest_lock():
             self.recover()
-            freed = self.bulk.queue_freed(ids)
+            freed = self.linking.queue_freed(ids)
             self.store.apply([*freed, RemoveNodes(tuple(ids)), *self.index.removal])
             self._index()
-            self._link()
+            self.linking.link()
             self._empty_trash()
             self.stamp()
 
@@ -316,50 +301,59 @@ class Ingest:
             self.store.apply([PutMeta(((STAMP, stamp),))])
             self.index.write_stamp(stamp)
 
-    @property
-    def bulk(self) -> BulkIngest:
-        """Component of large ingests in two passes."""
-        return BulkIngest(self.store, self.index, self.linkers)
-
-    def _embed_few(
-        self, nodes: list[Node], cleanup: Cleanup, growing: AbstractSet[str]
-    ) -> list[Node]:
+    def _embed_few(self, part: Part, cleanup: Cleanup) -> Part:
         """Embed what a small ingest will change, before it takes the lock, so that others go on.
 
         What has to be embedded only because others changed the store meanwhile is left to later.
         """
-        bare = any(node.vector is None for node in nodes)
-        if not bare or cleanup == "full" or len(nodes) > self.batch:
-            return nodes
-        changed, _ = self.embedder.embed(self._plan(nodes, cleanup, growing).changed)
+        nodes = part.nodes
+        is_bare = any(node.vector is None for node in nodes)
+        if not is_bare or cleanup == "full" or len(nodes) > self.batch:
+            return part
+        changed, _ = self.embedder.embed(self._plan(part, cleanup).changed)
         vectors = {make_embedding_text(node): node.vector for node in changed}
-        return [
+        embedded = [
             replace(node, vector=vectors.get(make_embedding_text(node)))
             if node.vector is None
             else node
             for node in nodes
         ]
+        return replace(part, nodes=embedded)
 
     def _is_large(self, plan: "_Plan") -> bool:
         """Whether an ingest is done in two passes."""
         return len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
 
-    def _publish_in_bulk(self, plan: "_Plan", advance: Advance, words: Words | None = None) -> None:
-        """Publish what a plan changes in large batches, without linking it."""
-        bulk = self.bulk
+    def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
+        """Publish and link what a plan changes, batch by batch."""
+        for batch in self._make_batches(plan):
+            embedded = self._embed(batch, plan)
+            if self.index.removal:
+                self._publish_at_once(embedded, plan.known.keys())
+            else:
+                self.publish(embedded)
+            advance(len(batch.nodes))
+
+    def _publish_in_bulk(
+        self, plan: "_Plan", words: Mapping[str, IndexedWords], advance: Advance
+    ) -> None:
+        """Publish what a plan changes in large batches, without linking it.
+
+        Words of chunks are given by digest, as far as they are known.
+        """
         nodes: list[Node] = []
         removed: list[str] = []
         begun = time.monotonic()
 
         def publish() -> None:
-            bulk.publish(nodes, removed, words or {})
+            self._publish_unlinked(nodes, removed, words)
             advance(len(nodes))
             nodes.clear()
             removed.clear()
 
-        for part in self._make_batches(plan):
-            nodes += self._embed(part, plan).nodes
-            removed += part.removed
+        for batch in self._make_batches(plan):
+            nodes += self._embed(batch, plan).nodes
+            removed += batch.removed
             # Slow embedders: a kill costs no more than some seconds of their work.
             if len(nodes) >= PUBLISHED_AT_ONCE or time.monotonic() - begun > _LONGEST_WAIT:
                 publish()
@@ -367,6 +361,25 @@ class Ingest:
         if nodes or removed:
             publish()
         self._empty_trash()
+
+    def _publish_unlinked(
+        self, nodes: Sequence[Node], removed: Sequence[str], words: Mapping[str, IndexedWords]
+    ) -> None:
+        """Publish a batch of whole documents with their vectors, in the order of the nodes."""
+        language = self.store.language
+        known = tuple(
+            words.get(node.digest) or IndexedWords.from_text(node.title, node.content, language)
+            for node in nodes
+        )
+        in_database = bool(self.index.removal)
+        vectors = self._prepare_vectors(nodes) if in_database else ()  # creates their table
+        self.linking.begin_bulk()
+        freed = self.linking.queue_freed([*removed, *(node.id for node in nodes)])
+        published = PublishNodes(tuple(nodes), known, tuple(removed), in_database)
+        self.store.apply([*freed, published, *vectors, *self.index.removal])
+        if not in_database:
+            self._prepare_vectors(nodes)
+            self.store.apply([MarkIndexed(tuple(node.id for node in nodes))])
 
     def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> bool:
         """Finish an interrupted ingest, unless another process is still running it.
@@ -385,7 +398,7 @@ class Ingest:
             if not held:
                 return bool(since)
             self._index(progress)
-            if link_bulk or self.bulk.since is None:
+            if link_bulk or self.linking.since is None:
                 self._finish()
                 self.stamp()
                 return False
@@ -407,10 +420,13 @@ class Ingest:
                 self.store.apply([*vectors, MarkIndexed(tuple(node.id for node in waiting))])
                 advance(len(waiting))
 
-    def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
-        """Plan the changes; ``growing`` documents only gain chunks, others are replaced."""
-        sources = {node.source for node in nodes} if cleanup == "incremental" else set()
-        nodes, known = self._resolve_ids(nodes, growing, sources)
+    def _plan(self, part: Part, cleanup: Cleanup) -> "_Plan":
+        """Plan the changes: without ``cleanup`` only documents with an id are replaced."""
+        growing = {node.document for node in part.nodes} - part.named
+        if cleanup is not None:
+            growing = set()
+        sources = {node.source for node in part.nodes} if cleanup == "incremental" else set()
+        nodes, known = self._resolve_ids(part.nodes, growing, sources)
         given = {node.id for node in nodes}
         if cleanup == "full":
             gone = [node_id for node_id in self.store.catalog.all_ids() if node_id not in given]
@@ -525,15 +541,15 @@ class Ingest:
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
         by_id = {node.id: node for node in part.nodes}
-        freed = self.bulk.find_freed([*part.removed, *(by_id.keys() & stored)])
+        freed = self.linking.find_freed([*part.removed, *(by_id.keys() & stored)])
 
         def publish() -> None:
             ids, *_ = self.store.apply([published, *vectors, *removal])
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
             links = PublishedLinks(self.store, self.store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
-            update, touched = self._find_edges(links.nodes([*{*ids, *freed}]), links)
-            resorted = tuple(old | touched)
+            update, siblings = self.linking.find_edges(links.nodes([*{*ids, *freed}]), links)
+            resorted = tuple(old.union(edge.target for edge in siblings))
             self.store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
 
         self.store.apply_together(publish)
@@ -548,10 +564,10 @@ class Ingest:
         """Carry everything staged through the remaining states; safe to repeat."""
         staged = self.store.catalog.get_staged()
         vectors = self._prepare_vectors(staged) if staged else ()
-        freed = self.bulk.queue_freed(self.store.catalog.get_staged_ids())
+        freed = self.linking.queue_freed(self.store.catalog.get_staged_ids())
         self.store.apply([*freed, *vectors, PublishStaged(), *self.index.removal])
         self._index()
-        self._link()
+        self.linking.link()
         self._empty_trash()
 
     def _prepare_vectors(self, nodes: Sequence[Node]) -> tuple[Change, ...]:
@@ -563,40 +579,14 @@ class Ingest:
             [node.metadata for node in nodes],
         )
 
-    def _link(self) -> None:
-        """Link what is queued for it."""
-        if self.bulk.since is not None:
-            self.bulk.link()
-        keys = self.store.catalog.get_unlinked_keys()
-        if keys:
-            update, beside = self._find_edges(self.store.links.nodes(keys), self.store.links)
-            resorted = tuple({*keys, *beside})
-            self.store.apply([PutEdges(update.edges, tuple(keys), resorted, update.lost)])
-
-    def _find_edges(
-        self, nodes: Sequence[LinkNode], links: LinkQueries
-    ) -> tuple[LinkUpdate, set[int]]:
-        """Edges of nodes, and keys of their neighbours, which may have lost old ones."""
-        updates = [
-            linker.make_edges(linker.find(nodes, links), links)
-            if isinstance(linker, PairLinker)
-            else LinkUpdate(tuple(linker.link(nodes, links)))
-            for linker in self.linkers
-        ]
-        edges = tuple(chain.from_iterable(update.edges for update in updates))
-        lost = tuple(chain.from_iterable(update.lost for update in updates))
-        own = {node.key for node in nodes}
-        siblings = (edge for edge in edges if edge.kind is EdgeKind.SIBLING)
-        return LinkUpdate(edges, lost), {edge.target for edge in siblings if edge.source in own}
-
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
         if ids:
             self.index.delete(ids)
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
-    def _move(self, plan: "_Plan", *, link: bool = True) -> None:
-        """Store new positions of unchanged chunks, and link them with their new neighbours."""
+    def _move(self, plan: "_Plan") -> bool:
+        """Store new positions of unchanged chunks; whether there are any, which wait for links."""
         moved = [
             (node.id, node.position)
             for node in plan.nodes
@@ -604,8 +594,7 @@ class Ingest:
         ]
         if moved:
             self.store.apply([MoveNodes(tuple(moved))])
-            if link:
-                self._link()
+        return bool(moved)
 
 
 def _gather_parts(parts: Iterable[Part]) -> Iterator[Part]:
@@ -630,17 +619,14 @@ class _Plan:
     report: IngestReport
     left_out: list[Node] = field(default_factory=list)
 
-    def finish(self, begun: float | None = None) -> IngestReport:
-        """The report, without what was left out; logged if it is known when the ingest began."""
+    def finish(self) -> IngestReport:
+        """The report, without what was left out."""
         report, gone = self.report, {node.id for node in self.left_out}
         old = len(gone & self.known.keys())
         report.updated -= old
         report.added -= len(gone) - old
         report.ids = [name for name in report.ids if name not in gone]
         report.left_out = [describe_chunk(node) for node in self.left_out]
-        if begun is not None:
-            warn_of_left_out(report.left_out)
-            _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
         return report
 
 

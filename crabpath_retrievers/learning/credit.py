@@ -7,7 +7,6 @@ Feedback that names no turn is shared among the latest turns, by recency-weighte
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from crabpath_retrievers.core.feedback import (
     DOCUMENT_FIELDS,
     Credit,
     Feedback,
+    Receipt,
     ReceiptReason,
 )
 from crabpath_retrievers.core.graph import Vector
@@ -97,24 +97,6 @@ _DEFAULT_WEIGHTS = LearningSettings().sources
 _MAX_LISTED = 5
 
 
-class Refusal(NamedTuple):
-    """Why feedback is not learned from, for programs and people; no reason where it repeats.
-
-    ``turn_id`` is the turn about which it repeats another one.
-    """
-
-    reason: ReceiptReason | None
-    note: str
-    turn_id: str | None = None
-
-
-class Completion(NamedTuple):
-    """Id and namespace of feedback of which its giver repeats a part: that is to be added first."""
-
-    feedback_id: str
-    namespace: str
-
-
 @dataclass(frozen=True, slots=True)
 class CreditedTurn:
     """A turn with its unit query vector, and the credit that a feedback assigns to it."""
@@ -145,7 +127,7 @@ class CreditAssignment:
 
 def assign_feedback(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> CreditAssignment | Completion | Refusal:
+) -> CreditAssignment | StoredFeedback | Receipt:
     """Assign the credit of a feedback to its turns, as they stand now.
 
     Feedback without a turn is about the last turn of its conversation when it was given, however
@@ -154,10 +136,11 @@ def assign_feedback(
     must not count as a pass for what other turns returned.
 
     Returns:
-        The assignment; or other feedback that must be added to it first; or why it is refused.
+        The assignment; or stored feedback of its giver that says more and must be added to it
+        first; or a receipt where nothing is learned from it.
     """
     found = _judge_turns(store, settings, stored)
-    if isinstance(found, (Completion, Refusal)):
+    if isinstance(found, (StoredFeedback, Receipt)):
         return found
     candidates, replaced = found
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
@@ -166,13 +149,13 @@ def assign_feedback(
         candidates, feedback, missing = add_stated(store, stored, candidates)
         feedback, unknown = _resolve_use(store, feedback, candidates)
     except InvalidInputError as error:  # names of one document stand on both sides
-        return Refusal("both_sides", str(error))
+        return _refuse(stored.feedback, "both_sides", str(error))
     if unknown:
         msg = (
             f"{format_value(unknown[0])} in used or unused names no document that the turn "
             "returned: give documents that it returned, their ids, or their sources"
         )
-        return Refusal("not_returned", msg)
+        return _refuse(feedback, "not_returned", msg)
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
     shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
     turns = list[CreditedTurn]()
@@ -190,7 +173,7 @@ def assign_feedback(
 
 def _judge_turns(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> tuple[Sequence[StoredTurn], tuple[str, ...]] | Completion | Refusal:
+) -> tuple[Sequence[StoredTurn], tuple[str, ...]] | StoredFeedback | Receipt:
     """The turns that a feedback is about, latest first, and ids of the feedback it replaces."""
     feedback = stored.feedback
     found = (
@@ -198,20 +181,21 @@ def _judge_turns(
         if feedback.turn_id is None
         else _find_turn(store, stored)
     )
-    if isinstance(found, Refusal):
+    if isinstance(found, Receipt):
         return found
     candidates, verdicts = _choose_turns(store, feedback, found)
     latest = candidates[0].turn
     judgement = decide(feedback, [known for turn, known in verdicts if turn == latest.id])
     if judgement.outranked_by is not None:
-        return _make_outranked(latest, judgement.outranked_by)
+        return _refuse_outranked(feedback, latest, judgement.outranked_by)
     if judgement.repeats is not None:
         same = f"feedback {judgement.repeats.feedback_id!r} says so already"
-        return Refusal(None, same, latest.id)
+        name = feedback.feedback_id
+        return Receipt(name, "repeated", same, repeated=True, turn_id=latest.id)
     if candidates[0].state.frozen:
-        return make_frozen(latest.namespace)
+        return refuse_frozen(feedback.feedback_id, latest.namespace)
     if judgement.completes is not None:
-        return Completion(judgement.completes, latest.namespace)
+        return store.learned.get_feedback(judgement.completes, latest.namespace)
     return candidates, judgement.replaces
 
 
@@ -235,16 +219,21 @@ def _choose_turns(
     return [latest, *(logged for logged in before if logged.consumed is None)], verdicts
 
 
-def make_unknown(feedback: Feedback) -> Refusal:
-    """Why nothing is learned about a turn that does not exist."""
+def refuse_unknown(feedback: Feedback) -> Receipt:
+    """Refuse feedback about a turn that does not exist."""
     where = "here" if feedback.namespace is None else f"in namespace {feedback.namespace!r}"
     msg = f"no turn {feedback.turn_id!r} is recorded {where}: check the id and the namespace"
-    return Refusal("unknown_turn", msg)
+    return _refuse(feedback, "unknown_turn", msg)
 
 
-def make_frozen(namespace: str) -> Refusal:
-    """Why a frozen namespace learns nothing."""
-    return Refusal("frozen", f"namespace {namespace!r} is frozen: it learns nothing")
+def refuse_frozen(feedback_id: str, namespace: str) -> Receipt:
+    """Refuse feedback of a frozen namespace."""
+    msg = f"namespace {namespace!r} is frozen: it learns nothing"
+    return Receipt(feedback_id, "refused", msg, "frozen")
+
+
+def _refuse(feedback: Feedback, reason: ReceiptReason, note: str) -> Receipt:
+    return Receipt(feedback.feedback_id, "refused", note, reason)
 
 
 def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedback:
@@ -354,35 +343,36 @@ def _replace_names(
     return [node for name in names for node in chosen.get(name) or [name]]
 
 
-def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | Refusal:
+def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | Receipt:
     feedback = stored.feedback
     turn_id, namespace = str(feedback.turn_id), feedback.namespace
     logged = store.turns.find(turn_id, namespace=namespace, wait=False)
     if logged is None:
-        return make_unknown(feedback)
+        return refuse_unknown(feedback)
     turn = logged.turn
     if None not in (feedback.session, turn.session) and feedback.session != turn.session:
         msg = f"turn {turn.id!r} belongs to another conversation than {feedback.session!r}"
-        return Refusal("other_session", msg)
+        return _refuse(feedback, "other_session", msg)
     if stored.namespace is None:
         # The same id may have been used meanwhile.
         other = store.history.get_feedback_state(feedback.feedback_id, turn.namespace)
         if other is not None and other.sequence != stored.sequence:
-            return Refusal("id_taken", "other feedback has this id: give another one")
+            msg = "other feedback has this id: give another one"
+            return _refuse(feedback, "id_taken", msg)
     return [logged]
 
 
-def _make_outranked(turn: Turn, other: Feedback) -> Refusal:
+def _refuse_outranked(feedback: Feedback, turn: Turn, other: Feedback) -> Receipt:
     giver = {"human": "a person", "harvested": "another event"}.get(
         other.source, "better judgement"
     )
     msg = f"what {giver} said about turn {turn.id!r} stands: feedback {other.feedback_id!r}"
-    return Refusal("outranked", msg)
+    return _refuse(feedback, "outranked", msg)
 
 
 def _find_recent_turns(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> list[StoredTurn] | Refusal:
+) -> list[StoredTurn] | Receipt:
     feedback = stored.feedback
     namespace = feedback.namespace or DEFAULT_NAMESPACE
     turns, seconds = settings.window_turns, settings.window_seconds
@@ -396,13 +386,13 @@ def _find_recent_turns(
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
             "the clock set back?): give the turn id"
         )
-        return Refusal("no_turn", msg)
+        return _refuse(feedback, "no_turn", msg)
     where = "" if session is None else f" in conversation {session!r}"
     msg = (
         f"namespace {namespace!r} has no turn{where} within {seconds:g} seconds before this "
         "feedback (LearningSettings.window_seconds): give the turn id"
     )
-    return Refusal("no_turn", msg)
+    return _refuse(feedback, "no_turn", msg)
 
 
 def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:

@@ -1,29 +1,48 @@
-"""What one feedback teaches, summed over its turns: calls the rules with what was known."""
+"""Lessons of a feedback, or of a turn by itself: the rules called with what was known."""
 
+import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AddUsage,
     AdjustWeights,
     Change,
+    ConsumeFeedback,
     KeepEpisode,
+    LearnPassively,
+    SettleFeedback,
     WeightDelta,
 )
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
-from crabpath_retrievers.core.changes.learned import EdgeId, EpisodeContent, LearnedDelta
+from crabpath_retrievers.core.changes.learned import (
+    EdgeId,
+    EpisodeContent,
+    LearnedDelta,
+    ModelEffects,
+)
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.reliability import (
+    count_against,
+    count_lift,
+    count_log_odds,
+    measure_memories,
+    measure_scales,
+)
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
+from crabpath_retrievers.learning.lift import compare_rankings
+from crabpath_retrievers.learning.note_changes import NoteLearner
 from crabpath_retrievers.learning.rules.episode_credit import (
     assign_episode_credit,
     has_proved_right,
@@ -38,12 +57,27 @@ from crabpath_retrievers.learning.rules.failure_credit import (
 )
 from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_use
 from crabpath_retrievers.learning.rules.inhibition import update_inhibition
-from crabpath_retrievers.learning.rules.policy_gradient import compute_policy_gradient
+from crabpath_retrievers.learning.rules.passive import penalise_skips, update_co_retrieval
+from crabpath_retrievers.learning.rules.policy_gradient import (
+    compute_policy_gradient,
+    get_known_credit,
+)
 from crabpath_retrievers.learning.rules.transitions import count_turn_steps, sum_steps
 from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.learned import StoredEpisode
+from crabpath_retrievers.storage.read.learned import (
+    EdgeTriple,
+    KnownNode,
+    StoredEpisode,
+    StoredFeedback,
+)
+
+_log = logging.getLogger(__name__)
 
 TASK_TYPES_FIELD = "task_type"
 """Metadata field with the types of task a document is meant for: a text or a list of texts."""
@@ -58,6 +92,114 @@ _KINDS = {kind.label: kind for kind in EdgeKind}
 _STOP = 0  # key of STOP as a target
 _NO_TASK = frozenset[str]()
 _RECENT = 32  # feedbacks of a giver that tell whether they have proved right
+_LOST = (
+    "namespace %r is answered by the ranking before any lesson: feedback shows that what it "
+    "learned ranks worse (`crabpath lift` shows by how much; `undo` takes wrong feedback back)"
+)
+_REGAINED = "namespace %r is answered by what it learned again: feedback no longer shows a loss"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackLearner:
+    """Computes the changes that follow from credited turns; it writes nothing."""
+
+    store: GraphStore
+    episodes: EpisodeMemory
+    notes: NoteMemory
+    regions: Regions
+    prior: Posterior
+    settings: Settings
+
+    def learn(
+        self, stored: StoredFeedback, assignment: CreditAssignment
+    ) -> tuple[list[Change], str | None]:
+        """Compute all changes that follow from one feedback about turns of one namespace.
+
+        Args:
+            stored: The feedback.
+            assignment: The turns with their credit, at least one.
+
+        Returns:
+            Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
+            namespace has learned in the meantime; and which part of the feedback is ignored, if
+            any is.
+        """
+        state, credited, feedback = assignment.state, assignment.turns, stored.feedback
+        note_changes, lost = list[Change](), None
+        if state.clock.notes or feedback.correction or feedback.answer:
+            learner = NoteLearner(self.store, self.notes, self.settings)
+            note_changes, lost = learner.learn(stored, assignment)
+        knobs, namespace = state.clock.knobs, credited[0].turn.namespace
+        settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
+        before = model = NamespaceModel.from_json(state.model, self.prior)
+        lesson = Lesson(
+            self,
+            settings,
+            assignment,
+            user=feedback.user,
+            is_corrected=bool(note_changes),
+            room=before.trust.room,
+        )
+        weighted, outcomes = list[CreditedTurn](), list[float]()
+        for original in credited:
+            known = get_known_credit(original.turn, original.credit).values()
+            outcomes.append(sum(known) / len(known) if known else original.credit.outcome)
+            weighted.append(lesson.learn_turn(original, model.baseline))
+            model = replace(model, baseline=model.baseline.with_outcome(outcomes[-1]))
+            if settings.learning.ranker:
+                model = _update_ranker(model, weighted[-1])
+        evidence = self._compare_memories(weighted, before, lesson.against)
+        model = replace(model, trust=model.trust.plus(evidence))
+        if settings.learning.gate and model.trust.has_lost is not before.trust.has_lost:
+            _log.warning(_LOST if model.trust.has_lost else _REGAINED, namespace)
+        is_ranked = model.posterior is not before.posterior
+        gain = encode_gain(before.posterior, model.posterior) if is_ranked else None
+        changes = (*lesson.to_changes(namespace, feedback.feedback_id), *note_changes)
+        decay = math.log(2.0) / settings.learning.half_life if settings.learning.decay else 0.0
+        consumed = ConsumeFeedback(
+            namespace,
+            feedback.feedback_id,
+            tuple(item.turn.id for item in credited),
+            state.version,
+            model.to_json(),
+            decay * len(credited),
+            ModelEffects(tuple(outcomes), evidence, gain),
+            changes,
+            created=stored.created,
+        )
+        limited = _explain_limit(credited, weighted)
+        note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
+        settled = [] if note is None else [SettleFeedback(stored.sequence, note)]
+        return [consumed, *changes, *settled], note
+
+    def _compare_memories(
+        self, weighted: Sequence[CreditedTurn], before: NamespaceModel, against: Sequence[float]
+    ) -> dict[str, tuple[float, float]]:
+        """Evidence of turns on how far what was learned, and each memory, can be trusted."""
+        pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
+        evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
+        evidence |= measure_memories(pairs) | count_against(against)
+        evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
+        return evidence | count_lift(compare_rankings(self.store, pairs))
+
+
+def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
+    """How much of a feedback counts that contradicts other users; None if all of it does."""
+    given, counted = (sum(item.credit.weight for item in items) for items in (full, limited))
+    if given == counted:
+        return None
+    share = counted / given
+    return f"it contradicts feedback of other users and counts {share:.0%} of its full weight"
+
+
+def _update_ranker(model: NamespaceModel, credited: CreditedTurn) -> NamespaceModel:
+    documents = credited.credit.documents
+    shown = [item for item in credited.turn.returned if item.node in documents]
+    if not shown:
+        return model
+    matrix = np.array([[item.features.get(name, 0.0) for name in FEATURES] for item in shown])
+    used = np.array([max(0.0, documents[item.node]) for item in shown])
+    return model.update_ranker(matrix, used, credited.credit.weight)
 
 
 class Lesson:
@@ -65,9 +207,7 @@ class Lesson:
 
     def __init__(
         self,
-        store: GraphStore,
-        episodes: EpisodeMemory,
-        regions: Regions,
+        learner: FeedbackLearner,
         settings: Settings,
         assignment: CreditAssignment,
         *,
@@ -78,23 +218,20 @@ class Lesson:
         """Begin a lesson about the turns of ``assignment``.
 
         Args:
-            store: The graph store.
-            episodes: Finds the episodes that turns extend.
-            regions: Regions of the corpus.
+            learner: The store, episodes and regions.
             settings: Settings of the namespace.
             assignment: The turns of the feedback.
             user: The user who gave the feedback; None if not known.
             is_corrected: Whether the feedback changes notes.
             room: What may count against other givers of one who has not proved right, in lessons.
         """
-        self._store, self._episode_memory, self._regions = store, episodes, regions
+        self._store, self._regions = learner.store, learner.regions
+        self._episode_memory = learner.episodes
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
         self._user, self._is_corrected, self._room = user, is_corrected, room
         self.against = list[float]()
-        self._known_weights: dict[EdgeId, float] = {}
-        self._known_counts: dict[EdgeId, float] = {}
-        self._read_edges(assignment)
+        self._known_weights, self._known_counts = self._read_edges(assignment)
         self._moves = defaultdict[StopOrEdge, float](float)
         self._least: dict[StopOrEdge, float] = {}
         self._created = list[LearnedDelta]()
@@ -104,27 +241,18 @@ class Lesson:
         self._episodes: dict[str, KeepEpisode] = {}
         self._evidence = 1.0
 
-    def _read_edges(self, assignment: CreditAssignment) -> None:
+    def _read_edges(
+        self, assignment: CreditAssignment
+    ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
         """Read the learned edges that leave the nodes of turns which tell documents apart."""
         sources = {
-            self._nodes[node].key
+            node
             for item in assignment.turns
             # A failure without stated use moves decided edges only.
             if item.credit.documents or item.credit.outcome > 0
             for node in _list_nodes(item.turn)
-            if node in self._nodes
         }
-        if not sources:
-            return
-        ids = {known.key: node for node, known in self._nodes.items()}
-        learned = self._store.learned.edges(assignment.turns[0].turn.namespace, sorted(sources))
-        for found, known in (
-            (learned.weights, self._known_weights),
-            (learned.counts, self._known_counts),
-        ):
-            for (source, target, kind), value in found.items():
-                if source in ids and target in ids:
-                    known[ids[source], ids[target], kind.label] = value
+        return _read_edges(self._store, assignment.turns[0].turn.namespace, self._nodes, sources)
 
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
@@ -358,19 +486,12 @@ class Lesson:
             namespace: Name of the namespace.
             cause: Id of the feedback.
         """
-        keys: dict[str | None, int] = {node: known.key for node, known in self._nodes.items()}
-        keys[None] = _STOP
-        deltas = tuple(
-            WeightDelta(keys[source], keys[target], _KINDS[kind], delta)
-            for source, target, kind, delta in (*self._bound_moves(), *self._created)
-            if source in keys and target in keys
-        )
-        pairs = tuple(
-            (keys[a], keys[b], _KINDS[kind], gained)
-            for (a, b, kind), count in self._counts.items()
-            if a in keys and b in keys
-            if (gained := count - self._known_counts.get((a, b, kind), 0.0))
-        )
+        keys = {node: known.key for node, known in self._nodes.items()}
+        deltas = _to_deltas((*self._bound_moves(), *self._created), keys)
+        gained = {
+            edge: count - self._known_counts.get(edge, 0.0) for edge, count in self._counts.items()
+        }
+        pairs = _to_pairs(gained, keys)
         uses = tuple(
             (keys[node], *use) for node, use in self._uses.items() if node in keys and any(use)
         )
@@ -400,3 +521,72 @@ def _to_texts(value: object) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset({value})
     return frozenset(map(str, value)) if isinstance(value, (list, tuple)) else _NO_TASK
+
+
+def learn_from_turn(store: GraphStore, settings: LearningSettings, turn: Turn) -> None:
+    """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing.
+
+    Args:
+        store: The store with the turn.
+        settings: ``passive_rate`` and ``skip_penalty``.
+        turn: The turn.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    store.flush()  # a new namespace gets its key with its first turn
+    clock = store.walk.get_clock(turn.namespace)
+    skipped = list(penalise_skips(turn, settings.skip_penalty))
+    ends = {end for delta in skipped for end in delta[:2] if end is not None}
+    nodes = store.learned.nodes(clock.key, {*ends, *(item.node for item in turn.returned)})
+    known = _read_edges(store, turn.namespace, nodes, nodes)
+    update = update_co_retrieval(turn, *known, settings)
+    keys = {node: one.key for node, one in nodes.items()}
+    deltas, pairs = (
+        _to_deltas((*update.deltas, *skipped), keys),
+        _to_pairs(update.count_changes, keys),
+    )
+    if deltas or pairs:
+        store.apply([LearnPassively(turn.namespace, deltas, pairs, turn.id)])
+
+
+def _read_edges(
+    store: GraphStore, namespace: str, nodes: Mapping[str, KnownNode], sources: Iterable[str]
+) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
+    """Weights and counts of the learned edges among nodes that leave some of them."""
+    keys = sorted(nodes[node].key for node in sources if node in nodes)
+    if not keys:
+        return {}, {}
+    ids = {known.key: node for node, known in nodes.items()}
+    learned = store.learned.edges(namespace, keys)
+    return _name_edges(learned.weights, ids), _name_edges(learned.counts, ids)
+
+
+def _name_edges(values: Mapping[EdgeTriple, float], ids: Mapping[int, str]) -> dict[EdgeId, float]:
+    return {
+        (ids[source], ids[target], kind.label): value
+        for (source, target, kind), value in values.items()
+        if source in ids and target in ids
+    }
+
+
+def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple[WeightDelta, ...]:
+    """Changes of weights between nodes that still exist."""
+    known = dict[str | None, int](keys.items())
+    known[None] = _STOP
+    return tuple(
+        WeightDelta(known[source], known[target], _KINDS[kind], delta)
+        for source, target, kind, delta in deltas
+        if source in known and target in known
+    )
+
+
+def _to_pairs(
+    gained: Mapping[EdgeId, float], keys: Mapping[str, int]
+) -> tuple[tuple[int, int, EdgeKind, float], ...]:
+    """Changes of counts of pairs of nodes that still exist."""
+    return tuple(
+        (keys[a], keys[b], _KINDS[kind], count)
+        for (a, b, kind), count in gained.items()
+        if count and a in keys and b in keys
+    )

@@ -1,24 +1,36 @@
-"""Recording feedback: stored first, then applied, at once or by a background thread."""
+"""Recording feedback: stored first, then applied, at once, by a thread or by another process."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
-from crabpath_retrievers.core.changes import KeepFeedback, ReviseFeedback
+from crabpath_retrievers.core.changes import (
+    AdjustWeights,
+    Change,
+    ConsumeFeedback,
+    KeepFeedback,
+    ReviseFeedback,
+    SettleFeedback,
+    WeightDelta,
+)
 from crabpath_retrievers.core.driver import look_again
-from crabpath_retrievers.core.feedback import Feedback, Receipt
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.processes import register_owner
+from crabpath_retrievers.core.processes import BackgroundWorker
+from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.reliability import get_gain
 from crabpath_retrievers.core.telemetry import (
+    count_lesson,
     count_receipt,
     describe_memory,
     describe_receipt,
@@ -26,89 +38,66 @@ from crabpath_retrievers.core.telemetry import (
 )
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn, is_recent_id, may_name_turn
-from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.learning.credit import make_frozen, make_unknown
-from crabpath_retrievers.learning.events import parse_event_kind
-from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.learning.passive import learn_from_turn
-from crabpath_retrievers.learning.queue import (
-    WAIT_FOR_RUN,
-    AfterLesson,
-    FeedbackQueue,
-    LearningTally,
-    complete_kept,
+from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
+from crabpath_retrievers.learning.credit import (
+    CreditAssignment,
+    assign_feedback,
+    refuse_frozen,
+    refuse_unknown,
 )
-from crabpath_retrievers.learning.rules.verdicts import says_the_same
-from crabpath_retrievers.learning.undo import UNDONE, retry_on_conflict
+from crabpath_retrievers.learning.events import parse_event_kind
+from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
+from crabpath_retrievers.learning.rules.verdicts import complete, says_the_same
+from crabpath_retrievers.learning.undo import (
+    UNDONE,
+    LearningHistory,
+    Reverted,
+    retry_on_conflict,
+)
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.learned import (
+    EdgeTriple,
+    StoredFeedback,
+    UnreadableFeedback,
+)
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 
 _log = logging.getLogger(__name__)
+_BATCH = 64  # feedbacks read at once
 _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
 _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
+_WAIT_FOR_RUN = 0.2  # seconds for which a turn is looked for whose id does not say when it was made
+_OTHER_TURN = "its id was given to feedback about another turn: give another id, or none"
+_REPLACED = "its giver said something else: feedback {!r} replaces it"
+_LONGEST_SHARED = 180  # characters of a feedback id that several givers share
 Embed = Callable[[str], Vector]
 RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
-_OTHER_TURN = "its id was given to feedback about another turn: give another id, or none"
-_LONGEST_SHARED = 180  # characters of a feedback id that several givers share
+AfterLesson = Callable[[str, int], object]
+"""Receives a namespace that has learned, and how many feedbacks it has learned from in all."""
 
 
-class BackgroundWorker:
-    """Runs at most one thread at a time, started with the first request and after every pause."""
+class LearningTally(NamedTuple):
+    """How many waiting feedbacks one pass applied, refused, or failed to apply.
 
-    def __init__(self, work: Callable[[], object], name: str) -> None:
-        """Run ``work`` in a thread called ``name``; its errors are logged."""
-        self._work, self._name = work, name
-        self.leave_to_parent()
-        register_owner(self)
+    Those whose giver had said so before count as refused.
+    """
 
-    def leave_to_parent(self) -> None:
-        """Begin without a thread and without requests, as in a forked process."""
-        self._condition = threading.Condition()
-        self._requested = False
-        self._thread: threading.Thread | None = None
-
-    def wake(self) -> None:
-        """Request one more run of the work, after the current one."""
-        with self._condition:
-            self._requested = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name)
-                self._thread.start()
-
-    def drain(self) -> None:
-        """Wait until no work is left."""
-        # The last reference to a memory may be dropped on this thread, which then closes it.
-        if threading.current_thread() is self._thread:
-            return
-        with self._condition:
-            while self._thread is not None:
-                self._condition.wait()
-
-    def _run(self) -> None:
-        while self._take_request():
-            try:
-                self._work()
-            except StoreError as error:  # the next request tries again
-                _log.warning("%s could not finish: %s", self._name, error)
-            except Exception:
-                _log.warning("%s could not finish", self._name, exc_info=True)
-
-    def _take_request(self) -> bool:
-        with self._condition:
-            requested, self._requested = self._requested, False
-            if not requested:
-                self._thread = None
-                self._condition.notify_all()
-            return requested
+    applied: int = 0
+    refused: int = 0
+    failed: int = 0
 
 
 class Recorder:
     """Stores feedback durably, then has it applied as ``settings.learning.apply`` says.
 
+    A feedback is stored in one transaction and applied in another one, which is read without a lock
+    and written if its namespace has learned nothing in the meantime, else computed anew: several
+    processes may work on one store.
+
     Attributes:
-        queue: The feedback that waits, and its application.
+        history: Undo and snapshots of what was learned.
     """
 
     def __init__(
@@ -131,14 +120,13 @@ class Recorder:
                 and ranks those that its turn did not return as the turn would have; None if this
                 process cannot search.
         """
-        self._rank_stated = rank_stated
-        self._store, self._settings = store, learner.settings.learning
-        self._apply = self._settings.apply
-        self._data_source = store.name
-        self._episodes, self._notes = learner.episodes, learner.notes
-        self._embed = embed
+        self._store, self._learner, self._settings = store, learner, learner.settings.learning
+        self._embed, self._after_lesson, self._rank_stated = embed, after_lesson, rank_stated
         self._time_limit = learner.settings.time_limit
-        self.queue = FeedbackQueue(store, learner, after_lesson)
+        self.history = LearningHistory(store, learner.episodes, learner.notes, learner.prior)
+        # Threads of one process wait here instead of conflicting in the store.
+        self._lock = threading.Lock()
+        self._failed: set[int] = set()
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
@@ -149,33 +137,19 @@ class Recorder:
         Raises:
             StoreError: The feedback could not be stored.
         """
-        with trace_operation("update_memory", self._data_source) as span:
+        with trace_operation("update_memory", self._store.name) as span:
             receipt = self._record(feedback)
             if span.is_recording():
                 turn = {} if feedback.turn_id is None else {"crabpath.turn": feedback.turn_id}
                 about = {**describe_receipt(receipt), **turn}
-                describe_memory(span, self._data_source, feedback.namespace, about)
+                describe_memory(span, self._store.name, feedback.namespace, about)
         count_receipt(receipt.status)
         return receipt
-
-    @property
-    def learns_passively(self) -> bool:
-        """Whether turns teach something without an outcome."""
-        return bool(self._settings.passive_rate or self._settings.skip_penalty)
-
-    def learn_passively(self, turn: Turn) -> None:
-        """Learn what a turn teaches without an outcome; an answer never fails for it."""
-        try:
-            with limit_waiting(self._time_limit):
-                learn_from_turn(self._store, self._settings, turn)
-        except StoreError as error:
-            _log.warning("nothing is learned passively from turn %r: %s", turn.id, error)
 
     def _record(self, feedback: Feedback) -> Receipt:
         self._store.require_in_place()  # else what is acknowledged would be lost
         if self._is_forgotten(feedback):
-            why = make_unknown(feedback)
-            receipt = Receipt(feedback.feedback_id, "refused", why.note, why.reason)
+            receipt = refuse_unknown(feedback)
             _warn(receipt, feedback)
             return receipt
         added: tuple[ReturnedDocument, ...] = ()
@@ -183,9 +157,9 @@ class Recorder:
             feedback, added = self._rank_stated(feedback)
         vector = self._embed_correction(feedback)
         stored, receipt = self._keep(KeepFeedback(feedback, vector, time.time(), added))
-        if receipt.status == "waiting" and self._apply == "inline":
-            receipt = self._learn(stored)
-        elif receipt.status == "waiting" and self._apply == "background":
+        if receipt.status == "waiting" and self._settings.apply == "inline":
+            receipt = self._learn_at_once(stored)
+        elif receipt.status == "waiting" and self._settings.apply == "background":
             self._worker.wake()
         if receipt.note is not None:
             _warn(receipt, feedback)
@@ -201,57 +175,9 @@ class Recorder:
             return False
         if space is not None and self._store.walk.get_clock(space).key:
             return False  # it can be forgotten with its namespace
-        until = time.monotonic() + WAIT_FOR_RUN
+        until = time.monotonic() + _WAIT_FOR_RUN
         is_known = partial(self._store.turns.is_known, turn)
         return not look_again(is_known, lambda: time.monotonic() < until)
-
-    def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
-        """Feedback as it is stored now, and its receipt so far."""
-        new, vector, created, added = given.feedback, given.vector, given.created, given.added
-        (kept,) = self._store.apply([given])
-        if kept.is_new:
-            stored = StoredFeedback(
-                kept.sequence, new, "waiting", None, created or 0.0, vector, added, kept.namespace
-            )
-            return stored, Receipt(new.feedback_id, "waiting")
-        known = self._store.learned.read_feedback(kept.sequence).feedback
-        if (new.source, new.user) == (known.source, known.user):
-            return self._recall(kept.sequence, given)
-        # An id of the host's for a turn: each giver gets one of their own.
-        giver = sha256(f"{new.source}\0{new.user}".encode()).hexdigest()[:16]
-        name = f"{new.feedback_id[:_LONGEST_SHARED]}:{giver}"
-        return self._keep(replace(given, feedback=replace(new, feedback_id=name)))
-
-    @retry_on_conflict
-    def _recall(self, sequence: int, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
-        """Stored feedback whose id is given again, and its receipt; other content replaces it.
-
-        So does the same content where its giver has said something else in the meantime.
-        """
-        stored, new = self._store.learned.read_feedback(sequence), given.feedback
-        known, name = stored.feedback, new.feedback_id
-        if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
-            return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
-        if stored.status in {"applied", "waiting"}:
-            given = complete_kept(given, stored)
-        stands = stored.status in {"applied", "waiting"} or stored.note in UNDONE
-        if stands and says_the_same(given.feedback, known):
-            return stored, Receipt(name, stored.status, stored.note, repeated=True)
-        if self._store.learned.get_state(str(stored.namespace)).frozen:
-            why = make_frozen(str(stored.namespace))
-            return stored, Receipt(name, "refused", why.note, why.reason)
-        self._store.apply([ReviseFeedback(sequence, known, given)])
-        return self._store.learned.read_feedback(sequence), Receipt(name, "waiting")
-
-    def _is_one_turn(self, *given: Feedback) -> bool:
-        """Whether feedbacks name one turn, by its id or by the run id of the host."""
-        found = [
-            self._store.turns.find(one.turn_id, namespace=one.namespace, wait=False)
-            for one in given
-            if one.turn_id is not None
-        ]
-        ids = {None if logged is None else logged.turn.id for logged in found}
-        return len(found) == len(given) and len(ids) == 1 and None not in ids
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
@@ -267,38 +193,315 @@ class Recorder:
             )
             return None
 
-    def _learn(self, stored: StoredFeedback) -> Receipt:
+    @retry_on_conflict
+    def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
+        """Feedback as it is stored now, and its receipt so far.
+
+        Other content under an id that its giver has used replaces the former one; so does the same
+        content where its giver has said something else in the meantime.
+        """
+        new, name = given.feedback, given.feedback.feedback_id
+        (kept,) = self._store.apply([given])
+        if kept.is_new:
+            content = given.created or 0.0, given.vector, given.added, kept.namespace
+            stored = StoredFeedback(kept.sequence, new, "waiting", None, *content)
+            return stored, Receipt(name, "waiting")
+        stored = self._store.learned.read_feedback(kept.sequence)
+        known = stored.feedback
+        if (new.source, new.user) != (known.source, known.user):
+            # An id of the host's for a turn: each giver gets one of their own.
+            giver = sha256(f"{new.source}\0{new.user}".encode()).hexdigest()[:16]
+            own = replace(new, feedback_id=f"{name[:_LONGEST_SHARED]}:{giver}")
+            return self._keep(replace(given, feedback=own))
+        if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
+            return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
+        if stored.status in {"applied", "waiting"}:
+            given = complete_kept(given, stored)
+        stands = stored.status in {"applied", "waiting"} or stored.note in UNDONE
+        if stands and says_the_same(given.feedback, known):
+            return stored, Receipt(name, stored.status, stored.note, repeated=True)
+        if self._store.learned.get_state(str(stored.namespace)).frozen:
+            return stored, refuse_frozen(name, str(stored.namespace))
+        return self._revise(stored, given), Receipt(name, "waiting")
+
+    def _is_one_turn(self, *given: Feedback) -> bool:
+        """Whether feedbacks name one turn, by its id or by the run id of the host."""
+        found = [
+            self._store.turns.find(one.turn_id, namespace=one.namespace, wait=False)
+            for one in given
+            if one.turn_id is not None
+        ]
+        ids = {None if logged is None else logged.turn.id for logged in found}
+        return len(found) == len(given) and len(ids) == 1 and None not in ids
+
+    def _revise(self, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
+        """Replace the content of stored feedback, which waits again."""
+        self._store.apply([ReviseFeedback(stored.sequence, stored.feedback, given)])
+        return self._store.learned.read_feedback(stored.sequence)
+
+    def _learn_at_once(self, stored: StoredFeedback) -> Receipt:
         try:
             if self._has_backlog:
-                self.queue.learn_waiting(_MAX_AT_OPEN)
+                self._apply_waiting(_MAX_AT_OPEN)
                 self._has_backlog = False
-            return self.queue.learn(stored)
+            return self._learn(stored)
         except StoreError as error:
             # The feedback is stored, so the host need not repeat it.
             self._has_backlog = True
             note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
-    def resume(self) -> None:
-        """Apply feedback of an earlier process: the 100 oldest now, or all in the background."""
-        try:
-            self._index_waiting(1)
-            if self._apply == "inline":
-                self.queue.learn_waiting(_MAX_AT_OPEN)
-            elif self._apply == "background" and self._store.learned.get_waiting_feedback(1):
-                self._worker.wake()
-        except StoreError as error:
-            _log.warning("waiting feedback cannot be applied yet: %s", error)
-
-    def learn_waiting(self) -> LearningTally:
+    def learn_waiting(self, should_stop: Callable[[], bool] = lambda: False) -> LearningTally:
         """Apply all waiting feedback and index all episodes and notes that follow from it.
+
+        Args:
+            should_stop: Called before each feedback; True leaves the rest waiting.
 
         Raises:
             StoreError: A store failed; the remaining feedback stays in the queue.
         """
-        tally = self.queue.learn_waiting()
+        tally = self._apply_waiting(None, should_stop)
         self._index_waiting(1)
         return tally
+
+    def _apply_waiting(
+        self, limit: int | None, should_stop: Callable[[], bool] = lambda: False
+    ) -> LearningTally:
+        """Apply waiting feedback, oldest first, ``limit`` of it at most."""
+        statuses: list[str] = []
+        last = 0
+        while True:
+            size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
+            batch = self._store.learned.get_waiting_feedback(size, after=last) if size else []
+            late = list[StoredFeedback]()
+            for stored in batch:
+                if should_stop():
+                    batch = []
+                    break
+                last = stored.sequence
+                if isinstance(stored, UnreadableFeedback):
+                    statuses.append(self._refuse_unreadable(stored))
+                elif last not in self._failed:
+                    receipt = self._try(stored)
+                    late += [] if receipt else [stored]
+                    statuses += [receipt.status] if receipt else []
+            statuses += [self._learn(stored).status for stored in late]
+            if not batch:
+                statuses = ["refused" if one == "repeated" else one for one in statuses]
+                known = ("applied", "refused", "waiting")
+                return LearningTally(*(statuses.count(status) for status in known))
+
+    def _refuse_unreadable(self, stored: UnreadableFeedback) -> str:
+        """Refuse feedback that cannot be read, so that no process reads it again."""
+        _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
+        self._store.apply([SettleFeedback(stored.sequence, f"it {stored.why}", "refused")])
+        return "refused"
+
+    def _learn(self, stored: StoredFeedback) -> Receipt:
+        """Apply one stored feedback, unless it was applied before.
+
+        A turn that is not found yet, since another process writes it, is looked for until a second
+        after it was made; meanwhile others learn. An unexpected error leaves the feedback in the
+        queue, for another process or release; this one does not try it again.
+
+        Raises:
+            StoreError: The store failed; the feedback stays in the queue.
+        """
+        about, find = stored.feedback, self._store.turns.find
+        look = partial(find, str(about.turn_id), namespace=about.namespace, wait=False)
+        while (receipt := self._try(stored)) is None:
+            look_again(look, lambda: _may_come(stored))
+        return receipt
+
+    def _try(self, stored: StoredFeedback) -> Receipt | None:
+        """Apply one stored feedback; None while its turn may still come."""
+        feedback_id = stored.feedback.feedback_id
+        try:
+            with self._lock, limit_waiting(self._time_limit):
+                return self._apply(stored)
+        except StoreError:
+            raise
+        except NotFoundError:
+            return Receipt(feedback_id, "refused", "it was forgotten in the meantime", "forgotten")
+        except Exception as error:
+            raise_interruption(error)
+            self._failed.add(stored.sequence)
+            _log.exception("feedback %r cannot be learned from", feedback_id)
+            return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
+
+    def _apply(self, stored: StoredFeedback) -> Receipt | None:
+        current = stored
+
+        @retry_on_conflict
+        def try_again() -> Receipt | None:
+            nonlocal current
+            try:
+                return self._apply_once(current)
+            except ConflictError:
+                current = self._store.learned.read_feedback(stored.sequence)
+                if current.status == "waiting":
+                    raise
+                return Receipt(current.feedback.feedback_id, current.status, current.note)
+
+        return try_again()
+
+    def _apply_once(self, stored: StoredFeedback) -> Receipt | None:
+        begun = time.perf_counter()
+        with self._store.open_reader():
+            found = assign_feedback(self._store, self._settings, stored)
+            if isinstance(found, Receipt):
+                awaited = found.reason == "unknown_turn" and _may_come(stored)
+                return None if awaited else self._settle(stored, found)
+            changes, note = list[Change](), None
+            if isinstance(found, CreditAssignment) and not found.replaced:
+                changes, note = self._learner.learn(stored, found)
+        if isinstance(found, StoredFeedback):
+            given = KeepFeedback(stored.feedback, stored.vector, None, stored.added)
+            return self._apply_once(self._revise(stored, complete_kept(given, found)))
+        if found.replaced:
+            replaced = found
+            reverted, changes, note = self._store.apply_together(
+                lambda: self._replace(stored, replaced)
+            )
+            for one in reverted:
+                self.history.delete_vectors(*one)
+        else:
+            self._store.apply(changes)
+        consumed = changes[0]
+        assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
+        count_lesson(get_gain(consumed.effects.reliability))
+        if self._after_lesson is not None:
+            self._after_lesson(consumed.namespace, consumed.version + 1)
+        message = "learned from feedback %r: %d changes in %.1f ms"
+        _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
+        turn = found.turns[0].turn.id
+        return Receipt(stored.feedback.feedback_id, "applied", note, turn_id=turn)
+
+    def _settle(self, stored: StoredFeedback, why: Receipt) -> Receipt:
+        """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
+        status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
+        settled = SettleFeedback(stored.sequence, str(why.note), status, stored.created)
+        self._store.apply([settled])
+        with suppress(NotFoundError):  # it is kept where somebody can forget it
+            # Another process may have applied or revised it in the meantime.
+            known = self._store.learned.read_feedback(stored.sequence)
+            if known.status == "waiting":
+                msg = f"feedback {why.feedback_id!r} was revised: read it again"
+                raise ConflictError(msg)
+            if known.status != status:
+                why = Receipt(why.feedback_id, known.status, turn_id=why.turn_id)
+            return why._replace(note=known.note)
+        return why
+
+    def _replace(
+        self, stored: StoredFeedback, found: CreditAssignment
+    ) -> tuple[list[Reverted], list[Change], str | None]:
+        """Undo what a feedback replaces, and learn from it, within one transaction.
+
+        Returns:
+            Whose vectors are to be deleted afterwards; the changes; and which part of the feedback
+            is ignored, if any is.
+
+        Raises:
+            ConflictError: The turns have other feedback in the meantime.
+        """
+        reverted, own = list[Reverted](), stored.feedback.feedback_id
+        for name in found.replaced:
+            note = None if name == own else _REPLACED.format(own)
+            undo, gone = self.history.plan_undo(name, found.turns[0].turn.namespace, note)
+            self._store.apply([undo])
+            reverted += [] if gone is None else [gone]
+        again = assign_feedback(self._store, self._settings, stored)
+        if not isinstance(again, CreditAssignment) or again.replaced:
+            msg = f"feedback {own!r} met other feedback: repeat it"
+            raise ConflictError(msg)
+        changes, note = self._learner.learn(stored, again)
+        self._store.apply(changes)
+        return reverted, changes, note
+
+    def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
+        """Set the weights of edges; they decay and can be undone like learned ones.
+
+        Args:
+            feedback: The feedback that carries the id for an undo, and the namespace.
+            weights: Weights in [-1, 1], by keys of both ends and kind.
+
+        Returns:
+            As :meth:`learn_without_turn`.
+        """
+        namespace = str(feedback.namespace)
+
+        def compute_changes() -> list[Change]:
+            known = self._store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+            deltas = [
+                WeightDelta(*edge, weight - known.get(edge, 0.0))
+                for edge, weight in weights.items()
+            ]
+            return [AdjustWeights(namespace, tuple(deltas), feedback.feedback_id)]
+
+        return self.learn_without_turn(feedback, compute_changes)
+
+    @retry_on_conflict
+    def learn_without_turn(
+        self,
+        feedback: Feedback,
+        compute: Callable[[], Sequence[Change]],
+        first: Sequence[Change] = (),
+    ) -> Receipt:
+        """Store feedback about no turn and the changes that follow from it, in one transaction.
+
+        Args:
+            feedback: The feedback; recording the same id again changes nothing.
+            compute: Computes the changes; called again if the namespace learned in the meantime.
+            first: Changes that must be applied before the others can be computed.
+
+        Returns:
+            A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was
+                recorded before, its stored status.
+        """
+        name, namespace = feedback.feedback_id, feedback.namespace or DEFAULT_NAMESPACE
+        stored = self._store.history.get_feedback_state(name, namespace)
+        if stored is not None:
+            return Receipt(name, stored.status, repeated=True)
+        known = self._store.learned.get_state(namespace)
+        if known.frozen:
+            return refuse_frozen(name, namespace)
+
+        def learn() -> None:
+            self._store.apply(first)
+            changes = compute()
+            model = NamespaceModel.from_json(known.model, self._learner.prior).to_json()
+            done = (*first, *changes)
+            consume = ConsumeFeedback(namespace, name, (), known.version, model, changes=done)
+            self._store.apply([KeepFeedback(feedback), consume, *changes])
+
+        self._store.apply_together(learn)
+        return Receipt(name, "applied")
+
+    @property
+    def learns_passively(self) -> bool:
+        """Whether turns teach something without an outcome."""
+        return bool(self._settings.passive_rate or self._settings.skip_penalty)
+
+    def learn_passively(self, turn: Turn) -> None:
+        """Learn what a turn teaches without an outcome; an answer never fails for it."""
+        try:
+            with limit_waiting(self._time_limit):
+                learn_from_turn(self._store, self._settings, turn)
+        except StoreError as error:
+            _log.warning("nothing is learned passively from turn %r: %s", turn.id, error)
+
+    def resume(self) -> None:
+        """Apply feedback of an earlier process: the 100 oldest now, or all in the background."""
+        try:
+            self._index_waiting(1)
+            mode = self._settings.apply
+            if mode == "inline":
+                self._apply_waiting(_MAX_AT_OPEN)
+            elif mode == "background" and self._store.learned.get_waiting_feedback(1):
+                self._worker.wake()
+        except StoreError as error:
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
 
     def catch_up(self) -> None:
         """Wait for the background thread, and index what was learned if it is enough."""
@@ -315,7 +518,7 @@ class Recorder:
 
     def _run_background(self) -> None:
         # In batches: if feedback arrives faster than it is applied, the queue never empties.
-        while self._apply == "background" and any(self.queue.learn_waiting(_INDEX_BATCH)):
+        while self._settings.apply == "background" and any(self._apply_waiting(_INDEX_BATCH)):
             self._index_batch()
         self._index_batch()
 
@@ -325,8 +528,24 @@ class Recorder:
             self._index_waiting(_INDEX_BATCH)
 
     def _index_waiting(self, minimum: int) -> None:
-        self._episodes.catch_up(minimum)
-        self._notes.catch_up(minimum)
+        self._learner.episodes.catch_up(minimum)
+        self._learner.notes.catch_up(minimum)
+
+
+def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
+    """Feedback with what stored feedback of its giver says besides, see :func:`complete`."""
+    whole = complete(given.feedback, former.feedback)
+    if whole == given.feedback:
+        return given
+    vector = former.vector if given.feedback.correction is None else given.vector
+    ranked = {item.node: item for item in (*former.added, *given.added)}
+    return replace(given, feedback=whole, vector=vector, added=tuple(ranked.values()))
+
+
+def _may_come(stored: StoredFeedback) -> bool:
+    """Whether another process may still write the turn that a feedback is about."""
+    made_now = is_recent_id(str(stored.feedback.turn_id), WAIT_FOR_TURN)
+    return made_now or time.time() - stored.created < _WAIT_FOR_RUN
 
 
 def _warn(receipt: Receipt, feedback: Feedback) -> None:

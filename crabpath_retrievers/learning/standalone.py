@@ -17,10 +17,8 @@ from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, LearningTally
-from crabpath_retrievers.learning.recorder import Recorder
-from crabpath_retrievers.learning.undo import LearningHistory
+from crabpath_retrievers.learning.lesson import FeedbackLearner
+from crabpath_retrievers.learning.recorder import AfterLesson, LearningTally, Recorder
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -85,9 +83,23 @@ class StandaloneLearner:
         self._recorder: tuple[str | None, Recorder] | None = None
 
     @property
-    def queue(self) -> FeedbackQueue:
-        """The queue of waiting feedback, with the settings published last."""
-        return self._open_recorder().queue
+    def recorder(self) -> Recorder:
+        """Recorder with the settings published last, which applies feedback in this process."""
+        text = read_published_settings(self.store)
+        if self._recorder is None or self._recorder[0] != text:
+            settings = parse_settings(text)
+            hook = None if self._after_lesson is None else self._after_lesson(self.store, settings)
+            settings = settings.replace(learning=settings.learning.replace(apply="inline"))
+            learner = FeedbackLearner(
+                self.store,
+                EpisodeMemory(self.store, None, settings.episode),
+                NoteMemory(self.store, None, settings.note),
+                Regions(self.store, settings.region),
+                Posterior.of(Ranker.load().weights, settings.learning.prior_strength),
+                settings,
+            )
+            self._recorder = text, Recorder(self.store, learner, after_lesson=hook)
+        return self._recorder[1]
 
     def record(self, feedback: Feedback) -> Receipt:
         """Store feedback and apply it in this process.
@@ -95,32 +107,7 @@ class StandaloneLearner:
         Raises:
             StoreError: The feedback could not be stored.
         """
-        return self._open_recorder().record(feedback)
-
-    @property
-    def history(self) -> LearningHistory:
-        """Undo and snapshots; the serving process indexes what a restore brings back."""
-        prior = self._build_learner(parse_settings(read_published_settings(self.store))).prior
-        return LearningHistory(self.store, None, None, prior)
-
-    def _open_recorder(self) -> Recorder:
-        """Return a recorder with the settings published last."""
-        text = read_published_settings(self.store)
-        if self._recorder is None or self._recorder[0] != text:
-            settings = parse_settings(text)
-            make = self._after_lesson
-            hook = None if make is None else make(self.store, settings)
-            recorder = Recorder(self.store, self._build_learner(settings), after_lesson=hook)
-            self._recorder = (text, recorder)
-        return self._recorder[1]
-
-    def _build_learner(self, settings: Settings) -> FeedbackLearner:
-        settings = settings.replace(learning=settings.learning.replace(apply="inline"))
-        episodes = EpisodeMemory(self.store, None, settings.episode)
-        notes = NoteMemory(self.store, None, settings.note)
-        prior = Posterior.of(Ranker.load().weights, settings.learning.prior_strength)
-        regions = Regions(self.store, settings.region)
-        return FeedbackLearner(self.store, episodes, notes, regions, prior, settings)
+        return self.recorder.record(feedback)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
         """Apply waiting and arriving feedback until ``should_stop`` returns True.
@@ -139,7 +126,7 @@ class StandaloneLearner:
 
     def _learn_once(self, should_stop: Callable[[], bool]) -> LearningTally:
         try:
-            return self.queue.learn_waiting(should_stop=should_stop)
+            return self.recorder.learn_waiting(should_stop)
         except StoreError as error:  # the database may come back
             _log.warning("waiting feedback cannot be applied yet: %s", error)
             return LearningTally()

@@ -59,14 +59,13 @@ class LearningHistory:
 
     Attributes:
         store: The graph store.
-        episodes, notes: Vectors of episodes and notes, deleted with them; None in a process without
-            the vector index.
+        episodes, notes: Vectors of episodes and notes, deleted with them.
         prior: Posterior of the ranker before any feedback.
     """
 
     store: GraphStore
-    episodes: EpisodeMemory | None
-    notes: NoteMemory | None
+    episodes: EpisodeMemory
+    notes: NoteMemory
     prior: Posterior
 
     def undo_all(
@@ -154,10 +153,9 @@ class LearningHistory:
         self, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
         """Delete the vectors of those episodes and notes that no longer exist."""
-        if self.episodes is not None:
-            remaining = set(self.store.learned.episode_ids(namespace))
-            self.episodes.delete(namespace, [one for one in episodes if one not in remaining])
-        if self.notes is not None and notes:
+        remaining = set(self.store.learned.episode_ids(namespace))
+        self.episodes.delete(namespace, [one for one in episodes if one not in remaining])
+        if notes:
             self.notes.remove(namespace, sorted(set(notes) - self.store.notes.ids(namespace)))
 
     @retry_on_conflict
@@ -182,8 +180,7 @@ class LearningHistory:
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.apply([RestoreSnapshot(stored.id)])
         self.delete_vectors(key, episodes, notes)
-        if self.episodes is not None:
-            self.episodes.catch_up()
+        self.episodes.catch_up()
         return stored
 
     def delete(self, snapshot: str, namespace: str | None) -> str:

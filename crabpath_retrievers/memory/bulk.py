@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import path_of
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.bulk import FindAll, find_here
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import SourceFile, list_files
+from crabpath_retrievers.ingest.linking import FindAll, find_here
 from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
 from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
 from crabpath_retrievers.ingest.roots import KnownRoots
@@ -83,8 +83,13 @@ def ingest_files(
         services.identity.verify()
         known.remember()
         with show_progress(progress, len(files)) as advance:
-            found = services.ingest.add_parts(
-                parts, cleanup="incremental", advance=advance, find_all=find_all, linking=linking
+            found = services.ingest.add(
+                parts,
+                cleanup="incremental",
+                in_bulk=True,
+                advance=advance,
+                find_all=find_all,
+                linking=linking,
             )
     return _make_report(services, *found, perf_counter() - begun)
 
@@ -99,7 +104,7 @@ def ingest_dataset(
     services.identity.verify()
     parts = on_ray.make_parts(dataset, _make_recipe(services, chunking))
     with on_ray.open_finders(services.store.location) as find_all:
-        found = services.ingest.add_parts(parts, find_all=find_all, linking=linking)
+        found = services.ingest.add(parts, in_bulk=True, find_all=find_all, linking=linking)
     return _make_report(services, *found, perf_counter() - begun)
 
 

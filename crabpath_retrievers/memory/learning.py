@@ -29,7 +29,7 @@ from crabpath_retrievers.learning.lift import (
     measure_lift,
     measure_shadow,
 )
-from crabpath_retrievers.learning.queue import LearningTally
+from crabpath_retrievers.learning.recorder import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.rerank.features import Evidence

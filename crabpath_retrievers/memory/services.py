@@ -29,14 +29,13 @@ from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
+from crabpath_retrievers.ingest.linking import Linking
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
-from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.learning.queue import AfterLesson
-from crabpath_retrievers.learning.recorder import Recorder
+from crabpath_retrievers.learning.lesson import FeedbackLearner
+from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
-from crabpath_retrievers.learning.undo import LearningHistory
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -147,7 +146,8 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        self.ingest = Ingest(store, index, chunks, tuple(linkers), batch, self.identity)
+        linking = Linking(store, tuple(linkers))
+        self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
@@ -158,7 +158,7 @@ class Services:
         chosen_router = router or SoftmaxRouter(settings.policy)
         self.retrieval = self._make_retrieval(models, chosen_router, reranker)
         self.recorder = self._make_recorder(models)
-        self.history = LearningHistory(store, self.episodes, self.notes, models.prior)
+        self.history = self.recorder.history
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, _close_all, self.recorder, index, store

@@ -292,8 +292,10 @@ class EpisodeMemory:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.
 
         An embedded Chroma takes 30 ms, for one episode or for a hundred. Vectors of episodes that
-        maintenance has deleted are deleted, too.
+        maintenance has deleted are deleted, too. A process without the index leaves it to others.
         """
+        if not self._collections.has_index:
+            return
         while self._gone:
             namespace, ids = self._gone.popitem()
             kept = {e.id for e in self._store.learned.episodes(namespace, sorted(ids))}

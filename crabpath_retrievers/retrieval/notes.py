@@ -61,8 +61,11 @@ class NoteMemory:
         return clock.turn + 1 - self._settings.probation_turns
 
     def catch_up(self, minimum: int = 1) -> None:
-        """Index new notes once there are ``minimum`` of them; until then their rows are scanned."""
-        if self._store.notes.count_unindexed() < minimum:
+        """Index new notes once there are ``minimum`` of them; until then their rows are scanned.
+
+        A process without the index leaves it to others.
+        """
+        if not self._collections.has_index or self._store.notes.count_unindexed() < minimum:
             return
         unindexed = self._store.notes.get_unindexed()
         entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]

@@ -336,6 +336,11 @@ class NamespaceCollections:
         self._open: dict[int, VectorIndex] = {}
 
     @property
+    def has_index(self) -> bool:
+        """Whether this process has the vector index; if not, another one fills the collections."""
+        return self._index is not None
+
+    @property
     def available(self) -> bool:
         """Whether the index supports further collections."""
         return self._index is not None and self._index.has_collections

@@ -16,7 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
-from crabpath_retrievers.ingest import bulk, pipeline
+from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
@@ -33,7 +33,7 @@ def in_bulk(monkeypatch):
     """Ingests of a hundred chunks are large, and their batches small."""
     monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 100)
     monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 50)
-    monkeypatch.setattr(bulk, "_LINKED_AT_ONCE", 64)
+    monkeypatch.setattr(linking, "_LINKED_AT_ONCE", 64)
 
 
 def open_memory(path, **options):
@@ -118,10 +118,10 @@ KILL = """
     from corpora import make_linked_corpus
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from crabpath_retrievers import CrabPath
-    from crabpath_retrievers.ingest import bulk, pipeline
+    from crabpath_retrievers.ingest import linking, pipeline
     from tests.seams import kill_after
 
-    pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
+    pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, linking._LINKED_AT_ONCE = 100, 50, 64
     kill_after({change!r}, {left})
     with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents(make_linked_corpus(240))

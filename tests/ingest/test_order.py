@@ -13,7 +13,7 @@ from passages import read_passages, read_questions
 from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.ingest import bulk, pipeline
+from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.storage.schema import contents, edges
 
 PASSAGES = read_passages(150)
@@ -74,7 +74,7 @@ def read_state(memory: CrabPath) -> tuple[Counter, list]:
 def test_neither_order_nor_batches_matter(open_memory, folder, links, monkeypatch):
     """One call, and batches of 1, 7 and 50 in other orders, also in bulk."""
     documents = load(folder)
-    monkeypatch.setattr(bulk, "_LINKED_AT_ONCE", 64)
+    monkeypatch.setattr(linking, "_LINKED_AT_ONCE", 64)
     monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 64)
     states = []
     for seed, size, least in WAYS:

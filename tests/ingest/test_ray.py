@@ -136,11 +136,11 @@ KILL = """
     sys.path[:0] = {paths!r}
     import test_ray
     from crabpath_retrievers import CrabPath
-    from crabpath_retrievers.ingest import bulk, pipeline
+    from crabpath_retrievers.ingest import linking, pipeline
     from tests.seams import kill_after
     import ray
 
-    pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 50, 64
+    pipeline.PUBLISHED_AT_ONCE, linking._LINKED_AT_ONCE = 50, 64
     kill_after({change!r}, 2)
     ray.init(address={address!r}, log_to_driver=False)
     with CrabPath.open({place!r}, embeddings=test_ray.EMBEDDINGS) as memory:

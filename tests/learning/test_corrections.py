@@ -10,7 +10,7 @@ from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from tests.seams import get_engine
+from tests.seams import get_engine, index_at_once
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -191,10 +191,24 @@ def test_another_process_needs_no_embedder(open_memory, host_of):
         host = host_of(memory)
         given = Feedback(host.answer(QUESTION).turn.id, -1.0, correction=RIGHT)
         assert memory.record(given).status == "waiting"
-        assert StandaloneLearner(memory.store).queue.learn_waiting().applied == 1
+        assert StandaloneLearner(memory.store).recorder.learn_waiting().applied == 1
         (note,) = memory.store.notes.get_unindexed()
         assert float(note.vector @ memory.embedder.query(RIGHT)) == pytest.approx(1, abs=0.01)
         assert host.found(RIGHT)[0] == note.id
+
+
+def test_a_process_without_the_index_leaves_notes_to_those_that_have_it(memory, host, monkeypatch):
+    """However many wait: a note that is in no index, and does not wait, would not be found."""
+    index_at_once(monkeypatch)
+    beside = StandaloneLearner(memory.store).recorder
+    beside.record(Feedback(host.answer(QUESTION).turn.id, -1.0, correction=RIGHT))
+    beside.learn_waiting()
+    beside.close()
+    (note,) = memory.store.notes.get_unindexed()
+    assert memory.store.learned.count_unindexed_episodes()
+    memory.learning.learn_waiting()
+    assert memory.store.notes.get_unindexed() == []
+    assert host.found(QUESTION)[0] == note.id
 
 
 def test_without_an_embedder_no_feedback_is_lost(memory, monkeypatch, caplog):
@@ -256,7 +270,8 @@ def test_undone_beside_the_process_that_has_the_index(memory, host, index_vector
     feedback = give_correction(memory)
     index_vectors(memory)
     later = memory.record(Feedback(host.answer().turn.id, 1.0, used=[NOTE])).feedback_id
-    assert StandaloneLearner(memory.store).history.undo(feedback, None, None).status == "undone"
+    beside = StandaloneLearner(memory.store).recorder
+    assert beside.history.undo(feedback, None, None).status == "undone"
     assert NOTE not in host.found()
     assert memory.info()["notes"] == 0
     assert memory.undo(later).status == "undone"

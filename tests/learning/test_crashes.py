@@ -16,7 +16,7 @@ import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback, StoreError
-from crabpath_retrievers.learning import queue
+from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import get_engine, get_services
@@ -85,7 +85,7 @@ def test_a_killed_server_loses_nothing(serve, open_memory, host_of, apply, step)
     if apply == "external":
         with open_memory(apply=apply) as memory:
             assert host_of(memory).learned() == 0
-            StandaloneLearner(memory.store).queue.learn_waiting()
+            StandaloneLearner(memory.store).recorder.learn_waiting()
     with open_memory() as memory:
         check_learned_once(host_of(memory), ids)
 
@@ -239,7 +239,7 @@ def test_feedback_that_another_process_applies_meanwhile_is_applied(
 ):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
     other = open_memory()
-    assign = queue.assign_feedback
+    assign = recorder.assign_feedback
 
     def assign_late(store, settings, stored):
         """Credit feedback that another process has applied by now."""
@@ -247,6 +247,6 @@ def test_feedback_that_another_process_applies_meanwhile_is_applied(
         assert other.learning.learn_waiting().applied == 1
         return assign(store, settings, stored)
 
-    monkeypatch.setattr(queue, "assign_feedback", assign_late)
+    monkeypatch.setattr(recorder, "assign_feedback", assign_late)
     receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="one"))
     assert (receipt.status, host.learned()) == ("applied", 1)

@@ -202,7 +202,7 @@ def test_another_process_learns_the_same(open_tools, state_of, assert_same, loca
         turn = ask(memory, namespace="there")[0]
         assert memory.record(Feedback(turn, 1.0, relevant=[RIGHT])).status == "waiting"
         beside = GraphStore(location)
-        assert StandaloneLearner(beside).queue.learn_waiting() == (1, 0, 0)
+        assert StandaloneLearner(beside).recorder.learn_waiting() == (1, 0, 0)
         beside.close()
         assert ask(memory, namespace="there")[1][0] == RIGHT
         here, there = state_of(memory, "here"), state_of(memory, "there")

@@ -381,7 +381,7 @@ def test_documents_say_which_turns_are_meant(open_memory, host_of):
 def learn_beside(location):
     """Learns as another process does, from the store alone."""
 
-    def learn(work=lambda learner: learner.queue.learn_waiting()):
+    def learn(work=lambda learner: learner.recorder.learn_waiting()):
         beside = GraphStore(location)
         done = work(StandaloneLearner(beside))
         beside.close()

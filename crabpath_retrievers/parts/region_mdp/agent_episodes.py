@@ -30,11 +30,10 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.explicit import learn_without_turn
+from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions, find_whole
-from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
 _MAX_ID_CHARS = 200
@@ -110,60 +109,56 @@ class AgentEpisode:
             set_(self, "task_type", label_of("task_type", self.task_type))
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeLearner:
-    """Learns from agent episodes.
+def require_regions(regions: Regions) -> None:
+    """Raise if a memory has no regions.
 
-    Attributes:
-        edges: Computes the changes of typed edges that follow from an episode.
+    Raises:
+        NotFoundError: The memory is too small for regions.
     """
+    if not regions.levels():
+        msg = "this memory is too small for regions: add documents first, some hundreds or more"
+        raise NotFoundError(msg)
 
-    store: GraphStore
-    regions: Regions
-    prior: Posterior
-    edges: Callable[[AgentEpisode], Sequence[WeightDelta]]
 
-    def require_regions(self) -> None:
-        """Raise if the memory has no regions.
+def learn_from_episode(
+    recorder: Recorder,
+    store: GraphStore,
+    regions: Regions,
+    episode: AgentEpisode,
+    compute_edges: Callable[[AgentEpisode], Sequence[WeightDelta]],
+) -> Receipt:
+    """Count the transitions of an episode and learn its typed edges, in one transaction.
 
-        Raises:
-            NotFoundError: The memory is too small for regions.
-        """
-        if not self.regions.levels():
-            msg = "this memory is too small for regions: add documents first, some hundreds or more"
-            raise NotFoundError(msg)
+    States in words are an agent's own: they are stored, as notes that no query finds, and are
+    regions of their own. Other states lie in the regions of the documents. The episode can be
+    undone by its id. ``compute_edges`` computes the changes of typed edges that follow from it.
 
-    def learn(self, episode: AgentEpisode) -> Receipt:
-        """Count the transitions of an episode and learn its typed edges, in one transaction.
+    Returns:
+        A receipt: ``applied``, or ``refused`` if the namespace is frozen.
+    """
+    notes, name = build_states(episode), episode.namespace
 
-        States in words are an agent's own: they are stored, as notes that no query finds, and are
-        regions of their own. Other states lie in the regions of the documents. The episode can be
-        undone by its id.
+    def compute_changes() -> list[Change]:
+        if notes:
+            places = _place_states(store, name, [note.node.id for note in notes])
+            return [AddTransitions(name, count_transitions(episode, places))]
+        version = store.regions.version()  # read once for all states
+        places = [regions.places(state.vector, version) for state in episode.states]
+        edges = AdjustWeights(name, tuple(compute_edges(episode)), episode.id)
+        return [AddTransitions(name, count_transitions(episode, places)), edges]
 
-        Returns:
-            A receipt: ``applied``, or ``refused`` if the namespace is frozen.
-        """
-        notes = build_states(episode)
-        name = episode.namespace
-        feedback = Feedback(None, episode.reward, feedback_id=episode.id, namespace=name)
+    feedback = Feedback(None, episode.reward, feedback_id=episode.id, namespace=name)
+    first = tuple({note.node.id: note for note in notes}.values())
+    return recorder.learn_without_turn(feedback, compute_changes, first)
 
-        def compute_changes() -> list[Change]:
-            if notes:
-                places = self._place_states(episode.namespace, [note.node.id for note in notes])
-                return [AddTransitions(name, count_transitions(episode, places))]
-            version = self.store.regions.version()  # read once for all states
-            places = [self.regions.places(state.vector, version) for state in episode.states]
-            edges = AdjustWeights(name, tuple(self.edges(episode)), episode.id)
-            return [AddTransitions(name, count_transitions(episode, places)), edges]
 
-        first = tuple({note.node.id: note for note in notes}.values())
-        return learn_without_turn(self.store, self.prior, feedback, compute_changes, first)
-
-    def _place_states(self, namespace: str, states: Sequence[str]) -> list[tuple[RegionKey, ...]]:
-        """Return the regions of states with these ids: all states together, and each by itself."""
-        clock = self.store.walk.get_clock(namespace)
-        keys = self.store.learned.keys(states, clock.key)
-        return [(find_whole(STATES), (STATES, keys[state])) for state in states]
+def _place_states(
+    store: GraphStore, namespace: str, states: Sequence[str]
+) -> list[tuple[RegionKey, ...]]:
+    """Return the regions of states with these ids: all states together, and each by itself."""
+    clock = store.walk.get_clock(namespace)
+    keys = store.learned.keys(states, clock.key)
+    return [(find_whole(STATES), (STATES, keys[state])) for state in states]
 
 
 def make_state_id(namespace: str, text: str) -> str:

@@ -24,9 +24,10 @@ from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.parts.region_mdp.agent_episodes import (
     ActionClassifier,
     AgentEpisode,
-    EpisodeLearner,
     EpisodeState,
+    learn_from_episode,
     make_state_id,
+    require_regions,
 )
 from crabpath_retrievers.parts.region_mdp.mdp import PastState, RegionModel
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
@@ -189,15 +190,8 @@ class MemoryRegions(Component):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
         services = self._services
-        graphs = TypedGraphs(services.store, services.regions, services.settings.learning)
-        learner = EpisodeLearner(
-            services.store,
-            services.regions,
-            services.history.prior,
-            graphs.compute_episode_changes,
-        )
         if texts is None:
-            learner.require_regions()
+            require_regions(services.regions)
         checked_states = self._checked_states(states, texts, name)
         if actions is None:
             actions = self._default_actions([state.node for state in checked_states], name)
@@ -210,7 +204,14 @@ class MemoryRegions(Component):
             namespace=name,
             **fields,
         )
-        return learner.learn(episode)
+        graphs = TypedGraphs(services.store, services.regions, services.settings.learning)
+        return learn_from_episode(
+            services.recorder,
+            services.store,
+            services.regions,
+            episode,
+            graphs.compute_episode_changes,
+        )
 
     def models(self) -> RegionModels:
         """Regions and counts, read from the graph store alone."""

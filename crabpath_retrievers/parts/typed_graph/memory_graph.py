@@ -29,7 +29,6 @@ from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
 )
-from crabpath_retrievers.learning.explicit import set_weights
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
@@ -65,7 +64,6 @@ from crabpath_retrievers.parts.typed_graph.view import (
     parse_tier,
 )
 from crabpath_retrievers.storage.read.history import MoveFilter, WeightMove
-from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
 
@@ -163,7 +161,7 @@ class MemoryGraph(Component):
             contrary = (edge[0], edge[1], _CONTRARY[kind])
             if scope.store.learned.weights(scope.namespace, [edge[0]]).get(contrary):
                 weights[contrary] = 0.0
-        return self._set_weights(feedback, weights)
+        return self._services.recorder.set_weights(feedback, weights)
 
     def neighbors(
         self,
@@ -563,11 +561,8 @@ class MemoryGraph(Component):
         first = typed.first_chunks({name for row in rows for name in row[:2]})
         weights |= {(first[row.source], first[row.target], kind): row.weight for row in rows}
         if weights:
-            self._set_weights(Feedback(None, 0.0, namespace=scope.namespace), weights)
-
-    def _set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
-        services = self._services
-        return set_weights(services.store, services.history.prior, feedback, weights)
+            feedback = Feedback(None, 0.0, namespace=scope.namespace)
+            self._services.recorder.set_weights(feedback, weights)
 
 
 class AsyncMemoryGraph(AsyncView[MemoryGraph]):

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
-from crabpath_retrievers.ingest.bulk import UNFINISHED_SINCE
+from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE
 from crabpath_retrievers.storage.store import (
     SCHEMA_VERSION,
     UNRELEASED,

@@ -1,0 +1,173 @@
+"""Linking of chunks: right after they are published, or all of a bulk ingest as one batch.
+
+A new chunk is linked by what it shares with the whole corpus, which is complete only at the end.
+A bulk ingest therefore takes two passes, which find each edge once, and none that a later chunk
+parts again. Finding only reads, in any order and in several processes.
+
+Both passes can be killed at any point. The first chunk of an unfinished bulk ingest is kept in the
+metadata of the store: until it has ended, what it published is found by search but not linked, and
+the next ingest goes on with it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import NamedTuple
+
+from crabpath_retrievers.core.changes import (
+    BuildIndexes,
+    Change,
+    DeferIndexes,
+    PutEdges,
+    PutMeta,
+    QueueLinking,
+)
+from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks
+
+_log = logging.getLogger(__name__)
+
+_LINKED_AT_ONCE = 1024
+UNFINISHED_SINCE = "bulk_since"
+"""Name of the key of the first chunk of an unfinished bulk ingest, among the facts of a store."""
+
+
+class PairFinder(NamedTuple):
+    """Finds what chunks may be linked with; reads only, so any process can do it.
+
+    Attributes:
+        store: Reads of the linkers.
+        linkers: Those that find pairs.
+        before: As for :meth:`PairLinker.find`.
+    """
+
+    store: LinkQueries
+    linkers: tuple[PairLinker, ...]
+    before: int
+
+    def find(self, keys: list[int]) -> list[FoundPairs]:
+        """Find the pairs of chunks, for each linker."""
+        nodes = sorted(self.store.nodes(keys))
+        return [linker.find(nodes, self.store, self.before) for linker in self.linkers]
+
+
+FindAll = Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]
+"""Finds the pairs of parts of the keys, and yields them in the order of the parts."""
+
+
+def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
+    """Find the pairs in this thread."""
+    return map(finder.find, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Linking:
+    """Links chunks with their neighbours; the caller holds the ingest lock."""
+
+    store: GraphStore
+    linkers: tuple[Linker, ...]
+
+    @property
+    def since(self) -> int | None:
+        """Key of the first chunk of an unfinished bulk ingest; None without one."""
+        found = self.store.catalog.meta().get(UNFINISHED_SINCE)
+        return int(found) if found else None
+
+    def begin_bulk(self) -> None:
+        """Begin a bulk ingest, unless one is unfinished."""
+        if self.since is None:
+            last = self.store.catalog.get_last_key()
+            deferred = () if last else (DeferIndexes(),)
+            self.store.apply([PutMeta(((UNFINISHED_SINCE, str(last + 1)),)), *deferred])
+
+    def find_freed(self, leaving: Sequence[str]) -> set[int]:
+        """Return the nodes to link again once others leave, or get other texts, given by id."""
+        links = self.store.links
+        keys = sorted(links.keys(leaving).values())
+        found = [linker.find_freed(keys, links) for linker in self._of_pairs] if keys else ()
+        return set[int]().union(*found).difference(keys)
+
+    def queue_freed(self, leaving: Sequence[str]) -> tuple[Change, ...]:
+        """Return what queues these nodes for linking in the transaction that follows."""
+        ids = self.store.links.ids(sorted(self.find_freed(leaving))).values()
+        return (QueueLinking(tuple(ids)),) if ids else ()
+
+    def link(
+        self,
+        find_all: FindAll = find_here,
+        show: Callable[[int], AbstractContextManager[Callable[[int], object]]] | None = None,
+    ) -> None:
+        """Link all chunks that wait for it; those of a bulk ingest as one batch, which ends it.
+
+        Args:
+            find_all: Who finds the pairs of a bulk ingest.
+            show: Shows the progress of one, given its number of chunks.
+        """
+        since, keys = self.since, self.store.catalog.get_unlinked_keys()
+        if since is not None:
+            with nullcontext(lambda _: None) if show is None else show(len(keys)) as advance:
+                self._link_bulk(since, keys, find_all, advance)
+        elif keys:
+            update, siblings = self.find_edges(self.store.links.nodes(keys), self.store.links)
+            resorted = tuple({*keys, *(edge.target for edge in siblings)})
+            self.store.apply([PutEdges(update.edges, tuple(keys), resorted, update.lost)])
+
+    def _link_bulk(
+        self, since: int, keys: Sequence[int], find_all: FindAll, advance: Callable[[int], object]
+    ) -> None:
+        begun = time.perf_counter()
+        self.store.apply([BuildIndexes()])
+        self.store.refresh_statistics()
+        before = since if self.store.catalog.has_chunks_before(since) else 0
+        links = RememberedLinks(self.store, self.store.fulltext)
+        finder = PairFinder(links, self._of_pairs, before)
+        reads_nodes = len(self._of_pairs) < len(self.linkers)
+        # Parts end at the same keys however often the work was interrupted.
+        parts = [list(part) for _, part in groupby(keys, lambda key: key // _LINKED_AT_ONCE)]
+        for part, pairs in zip(parts, find_all(finder, parts), strict=True):
+            nodes = sorted(links.nodes(part)) if reads_nodes else []
+            update = self._make_edges(pairs, nodes, links)
+            # Only chunks that have siblings now can have had others before.
+            siblings = _select_siblings(update.edges, part)
+            beside = {end for edge in siblings for end in (edge.source, edge.target)}
+            self.store.apply([PutEdges(update.edges, tuple(part), tuple(beside), update.lost)])
+            advance(len(part))
+        self.store.apply([PutMeta(((UNFINISHED_SINCE, ""),))])
+        _log.info("%d chunks linked in %.0f ms", len(keys), elapsed_ms(begun))
+
+    def find_edges(
+        self, nodes: Sequence[LinkNode], links: LinkQueries
+    ) -> tuple[LinkUpdate, list[Edge]]:
+        """Edges of nodes, and those of them that lead to their siblings."""
+        pairs = [linker.find(nodes, links) for linker in self._of_pairs]
+        update = self._make_edges(pairs, nodes, links)
+        return update, _select_siblings(update.edges, [node.key for node in nodes])
+
+    def _make_edges(
+        self, pairs: Iterable[FoundPairs], nodes: Sequence[LinkNode], links: LinkQueries
+    ) -> LinkUpdate:
+        """Make the edges of found pairs, and those of linkers that are not in two steps."""
+        found = iter(pairs)
+        updates = [
+            linker.make_edges(next(found), links)
+            if isinstance(linker, PairLinker)
+            else LinkUpdate(tuple(linker.link(nodes, links)))
+            for linker in self.linkers
+        ]
+        edges = tuple(chain.from_iterable(update.edges for update in updates))
+        return LinkUpdate(edges, tuple(chain.from_iterable(update.lost for update in updates)))
+
+    @property
+    def _of_pairs(self) -> tuple[PairLinker, ...]:
+        return tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
+
+
+def _select_siblings(edges: Iterable[Edge], keys: Collection[int]) -> list[Edge]:
+    own = set(keys)
+    return [edge for edge in edges if edge.kind is EdgeKind.SIBLING and edge.source in own]
