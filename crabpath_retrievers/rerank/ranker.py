@@ -150,14 +150,14 @@ class Ranker:
         chosen = np.asarray(among, dtype=np.intp)
         weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
-        terms, again = evidence.weigh_words()[chosen], evidence.measure_focus()
+        terms, again = evidence.weighed_words[chosen], evidence.focus
         order, added = greedy_coverage(odds, terms, weights, k, again)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
         """Fill in the column ``coverage`` of candidates that are returned in this order."""
-        terms, again = evidence.weigh_words(), evidence.measure_focus()
+        terms, again = evidence.weighed_words, evidence.focus
         uncovered = np.ones(terms.shape[1])
         for index in order:
             matrix[index, _COVERAGE] = terms[index] @ uncovered
