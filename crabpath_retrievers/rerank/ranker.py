@@ -129,11 +129,6 @@ class Ranker:
         """Copy of the ranker with these weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
-    def rank(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
-        """All candidates in order, best first, and their features."""
-        matrix = self.features(evidence)
-        return self.order(matrix, evidence, k, range(len(evidence.pool))), matrix
-
     def features(self, evidence: Evidence) -> Matrix:
         """Features of every candidate, coverage left at 0."""
         return compute_features(evidence, self.sources)

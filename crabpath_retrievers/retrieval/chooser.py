@@ -6,14 +6,14 @@ Notes, repeats, versions, least probabilities, exploration and budgets of tokens
 import logging
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import Candidate, Node, Vector
+from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument
@@ -163,7 +163,7 @@ class DocumentChooser:
             ranker = self.models.ranker(found.query.namespace, clock, found.explore)
         features = matrix = ranker.features(found.evidence)
         if found.is_frozen:
-            ranker, matrix = self.ranker, _leave_out_lessons(features)
+            ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
         for stage in (
             *(self._keep_best_chunks, _keep_wanted, _choose_notes, _choose_versions),
@@ -228,20 +228,20 @@ class DocumentChooser:
 
         With the documents that each of them drafts, if chance has it so.
         """
-        found = ranking.found
-        if not _is_compared(found):
+        found, query = ranking.found, ranking.found.query
+        chose_otherwise = found.order is not None or query.max_tokens is not None
+        if chose_otherwise or not (query.record and found.seeds.clock.learned):
             return Rankings()
         other = replace(ranking, spare=())
         if found.is_frozen:
-            other.matrix = ranking.features.copy()
-            other.matrix[:, _COVERAGE] = 0.0
-            other.ranker = self.models.ranker(found.query.namespace, found.seeds.clock)
+            other.matrix = _blank(ranking.features, [_COVERAGE])
+            other.ranker = self.models.ranker(query.namespace, found.seeds.clock)
         else:
-            other.matrix, other.ranker = _leave_out_lessons(ranking.features), self.ranker
+            other.matrix, other.ranker = _blank(ranking.features, _LEFT_OUT), self.ranker
         for stage in (_order_candidates, self._drop_unlikely, _put_versions_first):
             stage(other)
         # At most one note is among them.
-        pool, notes, k = found.evidence.pool, found.notes, found.query.k
+        pool, notes, k = found.evidence.pool, found.notes, query.k
         best = [pool[i].head for i in other.order[: k + 1]]
         compared = tuple([head.id for head in best if head.key not in notes][:k])
         shown = [item.node for item in ranking.documents]
@@ -283,7 +283,8 @@ class DocumentChooser:
         least = least if query.fill else max(least, self.settings.rank.min_probability)
         if not least or ranking.found.is_draft:
             return
-        fit = _score_without_authority(ranking.ranker, ranking.matrix)
+        # Authority makes nothing relevant.
+        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))
         ranking.order = [i for i in ranking.order if fit[i] >= least]
         spare = [i for i in ranking.spare if fit[i] >= least]
         ranking.spare = spare if len(ranking.order) <= 1 else ()
@@ -378,13 +379,6 @@ class DocumentChooser:
         return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 
-def _is_compared(found: Candidates) -> bool:
-    """Whether lessons counted, and neither a reranker nor a budget of tokens chose."""
-    query = found.query
-    chose_otherwise = found.order is not None or query.max_tokens is not None
-    return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
-
-
 def _keep_wanted(ranking: Ranking) -> None:
     """Keep the candidates that the query names."""
     query, pool = ranking.found.query, ranking.found.evidence.pool
@@ -395,12 +389,14 @@ def _keep_wanted(ranking: Ranking) -> None:
 
 def _choose_notes(ranking: Ranking) -> None:
     """Choose the one note before the documents, and those that go with documents."""
-    found = ranking.found
+    found, pool = ranking.found, ranking.found.evidence.pool
     if not found.seeds.clock.notes:
         return
     odds = ranking.ranker.log_odds(ranking.matrix)
-    corrections = _choose_corrections(found, ranking.among, odds)
-    pool = found.evidence.pool
+    places = {pool[i].head.key: i for i in ranking.among}
+    current = find_current_corrections(found.corrections)
+    chosen = choose_corrections(current, {key: odds[i] for key, i in places.items()})
+    corrections = {places[key]: places[note] for key, note in chosen.items() if key in places}
     among = [i for i in ranking.among if pool[i].head.key not in found.companions]
     spare = _spare_notes(found, among, odds, frozenset(corrections.values()))
     ranking.among = [i for i in among if i not in spare]
@@ -471,9 +467,11 @@ def _return_best(ranking: Ranking) -> None:
         ranking.propensities = ranker.propensities(matrix, ranking.among, k)
     ranking.features[:, _COVERAGE] = matrix[:, _COVERAGE]
     probabilities = ranker.probabilities(matrix).tolist()
+    pool, walk, newer = found.evidence.pool, found.walk, dict[int, str]()
     for other, version in ranking.better.items():
         probabilities[version.place] = max(probabilities[version.place], probabilities[other])
-    pool, walk = found.evidence.pool, found.walk
+        if version.is_newer:
+            newer[other] = pool[version.place].head.id
     best = find_strongest_edges(walk.support, {pool[i].head.key for i in chosen})
     odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
     ranking.documents = [
@@ -484,34 +482,14 @@ def _return_best(ranking: Ranking) -> None:
             walk,
             best.get(pool[i].head.key),
             ranking.propensities.get(i),
-            _name_newer(pool, ranking.better.get(i)),
+            newer.get(i),
         )
         for i in chosen
     ]
 
 
-def _name_newer(pool: Sequence[Candidate], version: Version | None) -> str | None:
-    return pool[version.place].head.id if version and version.is_newer else None
-
-
-def _score_without_authority(ranker: Ranker, matrix: Matrix) -> Floats:
-    """Probabilities of relevance; authority makes nothing relevant."""
-    if matrix[:, _AUTHORITY].any():
-        matrix = matrix.copy()
-        matrix[:, _AUTHORITY] = 0.0
-    return ranker.probabilities(matrix)
-
-
-def _leave_out_lessons(matrix: Matrix) -> Matrix:
-    """A copy of features without what was learned."""
-    frozen = matrix.copy()
-    frozen[:, _LEFT_OUT] = 0.0
-    return frozen
-
-
-def _choose_corrections(found: Candidates, among: Iterable[int], odds: Floats) -> dict[int, int]:
-    """The note that goes with each corrected candidate, both as indices into the pool."""
-    places = {found.evidence.pool[i].head.key: i for i in among}
-    current = find_current_corrections(found.corrections)
-    chosen = choose_corrections(current, {key: odds[i] for key, i in places.items()})
-    return {places[key]: places[note] for key, note in chosen.items() if key in places}
+def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:
+    """A copy of features in which these columns are 0."""
+    blanked = matrix.copy()
+    blanked[:, columns] = 0.0
+    return blanked

@@ -13,6 +13,7 @@ from benchmarks.prior.conditional_logit import (
     fit_ranker,
     make_hand_ranker,
     measure_ranker,
+    rank_evidence,
 )
 from benchmarks.prior.fit_files import draw_corpus, fit_files
 from crabpath_retrievers.core.graph import (
@@ -69,7 +70,7 @@ def test_probabilities_are_calibrated():
     """The mean probability of all candidates equals the share of relevant ones, 1 in 30."""
     rankings = made_up(600)
     ranker = fit_ranker(rankings)
-    chances = [ranker.probabilities(ranker.rank(r.evidence, 10)[1]) for r in rankings]
+    chances = [ranker.probabilities(rank_evidence(ranker, r.evidence, 10)[1]) for r in rankings]
     assert float(np.mean(np.concatenate(chances))) == pytest.approx(1 / 30, rel=0.05)
 
 
