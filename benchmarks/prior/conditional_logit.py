@@ -120,7 +120,7 @@ def fit_contrast(ranker: Ranker, rankings: Sequence[TrainingQuery]) -> Ranker:
         rankings: Queries of corpora whose texts do not name each other; elsewhere it is 0.
     """
     useful = [r for r in rankings if r.relevant.any() and not r.relevant.all()]
-    features = [ranker.features(r.evidence) for r in useful]
+    features = [compute_features(r.evidence, ranker.sources) for r in useful]
     found = _fit_conditional_logit(
         [matrix[:, [_CONTRAST]] for matrix in features],
         useful,
@@ -146,7 +146,7 @@ def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
 
 def rank_evidence(ranker: Ranker, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
     """All candidates in order, best first, and their features."""
-    matrix = ranker.features(evidence)
+    matrix = compute_features(evidence, ranker.sources)
     return ranker.order(matrix, evidence, k, range(len(evidence.pool))), matrix
 
 

@@ -30,10 +30,10 @@ from crabpath_retrievers.evaluation.run_methods import (
 )
 from crabpath_retrievers.evaluation.scoring.chunk_level import score_chunks
 from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, score_rankings
+from crabpath_retrievers.evaluation.scoring.statistics import measure_calibration
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.stream import Stream, StreamResult
-from crabpath_retrievers.rerank.ranker import measure_calibration
 from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024

@@ -17,10 +17,15 @@ from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument
-from crabpath_retrievers.rerank.features import FEATURES, LEARNED_FEATURES, Evidence, Matrix
+from crabpath_retrievers.rerank.features import (
+    FEATURES,
+    LEARNED_FEATURES,
+    Evidence,
+    Matrix,
+    compute_features,
+)
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
-    SelectionLimits,
     draft_teams,
     draw_explored,
     select_best_chunks,
@@ -161,23 +166,28 @@ class DocumentChooser:
         ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(found.query.namespace, clock, found.explore)
-        features = matrix = ranker.features(found.evidence)
+        features = matrix = compute_features(found.evidence, ranker.sources)
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
         for stage in (
-            *(self._keep_best_chunks, _keep_wanted, _choose_notes, _choose_versions),
-            *(_order_candidates, self._drop_unlikely, _put_versions_first, self._explore),
-            *(self._fit_budget, _return_best, self._read_documents),
+            self._keep_best_chunks,
+            _keep_wanted,
+            _choose_notes,
+            _choose_versions,
+            _order_candidates,
+            self._drop_unlikely,
+            _put_versions_first,
+            self._explore,
+            self._fit_budget,
+            _return_best,
+            self._read_documents,
         ):
             stage(ranking)
         return ranking
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
-        """Leave out what the owner of the vector store has deleted.
-
-        Only if a ranked document is missing are the other candidates looked up too.
-        """
+        """Leave out what the owner of the vector store has deleted."""
         found, store = ranking.found, self.store
         find_existing = found.query.existing_ids or get_owner_lookup(self.index)
         if not (find_existing and ranking.documents):
@@ -186,6 +196,7 @@ class DocumentChooser:
         gone = find_deleted(find_existing, store, ids, clock)
         if not gone:
             return ranking
+        # Only now are the other candidates looked up, too.
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
         gone |= find_deleted(find_existing, store, others, clock)
         remaining = self._leave_out(gone, found)
@@ -324,10 +335,7 @@ class DocumentChooser:
         ranking.order = [*kept, *drawn, *others]
 
     def _fit_budget(self, ranking: Ranking) -> None:
-        """Keep the parts of the order, and of the spare notes after it, that fit with corrections.
-
-        It is not known how probable each of them is.
-        """
+        """Keep the parts of the order, and of the spare notes, that fit with corrections."""
         found, query = ranking.found, ranking.found.query
         if query.max_tokens is None:
             return
@@ -338,16 +346,15 @@ class DocumentChooser:
         documents = self.store.walk.get_documents([head.id for head in heads], found.seeds.clock)
         documents |= mark_corrections(self.store, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
-        characters = self.settings.rank.characters_per_token
-        bounds = SelectionLimits(k, query.max_tokens, characters, self.store.stretch)
+        bounds = k, query.max_tokens, self.settings.rank.characters_per_token, self.store.stretch
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
         }
-        kept = {together[i] for i in select_within_budget(heads, documents, bounds, notes)}
+        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, notes)}
         ranking.order = [i for i in ranking.order if i in kept]
         ranking.spare = [i for i in ranking.spare if i in kept]
-        ranking.propensities = {}
+        ranking.propensities = {}  # unknown where a budget chose
 
     def _read_documents(self, ranking: Ranking) -> None:
         """Read the contents of ranked documents; of those that still exist."""
@@ -404,10 +411,7 @@ def _choose_notes(ranking: Ranking) -> None:
 
 
 def _spare_notes(
-    found: Candidates,
-    among: Sequence[int],
-    odds: Floats,
-    corrections: AbstractSet[int],
+    found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
     """All notes but one, as indices into the pool, best first.
 

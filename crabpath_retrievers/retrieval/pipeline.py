@@ -99,19 +99,11 @@ class Reranker(Protocol):
 
 
 class _Attempt(NamedTuple):
-    """One attempt to answer a query.
-
-    Attributes:
-        query: The query.
-        vector: Its unit vector, shape ``[d]``.
-        version: Version of the embedder that made it.
-        reads: The reader of the store.
-        latency: Milliseconds by stage, to be filled in.
-    """
+    """One attempt to answer a query by its unit vector ``[d]``, with milliseconds by stage."""
 
     query: Query
     vector: Vector
-    version: int
+    version: int  # of the embedder
     reads: QueryReads
     latency: dict[str, float]
 

@@ -26,7 +26,7 @@ from crabpath_retrievers.core.graph import (
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features
 
 
 def head(key):
@@ -91,7 +91,7 @@ def test_the_weight_of_contrast_is_fitted_beside_all_others():
     for _ in range(400):
         hits = [Candidate(head(i), similarity) for i, similarity in enumerate(rng.random(20))]
         evidence = Evidence.from_pool(hits, [], {}, words)
-        matrix = ranker.features(evidence)
+        matrix = compute_features(evidence, ranker.sources)
         odds = ranker.log_odds(matrix) + 3 * matrix[:, FEATURES.index("contrast")]
         relevant = np.arange(20) == np.argmax(odds + rng.gumbel(size=20))
         found.append(TrainingQuery(evidence, relevant, 1, "made up"))
