@@ -120,7 +120,7 @@ def fit_contrast(ranker: Ranker, rankings: Sequence[TrainingQuery]) -> Ranker:
         rankings: Queries of corpora whose texts do not name each other; elsewhere it is 0.
     """
     useful = [r for r in rankings if r.relevant.any() and not r.relevant.all()]
-    features = [ranker.features(r.evidence) for r in useful]
+    features = [compute_features(r.evidence, ranker.sources) for r in useful]
     found = _fit_conditional_logit(
         [matrix[:, [_CONTRAST]] for matrix in features],
         useful,
@@ -144,8 +144,14 @@ def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
     return _fit_conditional_logit(own, rankings)
 
 
+def rank_evidence(ranker: Ranker, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
+    """All candidates in order, best first, and their features."""
+    matrix = compute_features(evidence, ranker.sources)
+    return ranker.order(matrix, evidence, k, range(len(evidence.pool))), matrix
+
+
 def _score_candidates(ranker: Ranker, ranking: TrainingQuery) -> Floats:
-    _, matrix = ranker.rank(ranking.evidence, DEPTH)
+    _, matrix = rank_evidence(ranker, ranking.evidence, DEPTH)
     return ranker.log_odds(matrix)
 
 
@@ -187,7 +193,7 @@ def measure_ranker(
     """Mean recall@k, and share of queries whose gold documents all stand among the first k."""
     recalls = []
     for ranking in rankings:
-        order, _ = ranker.rank(ranking.evidence, k)
+        order, _ = rank_evidence(ranker, ranking.evidence, k)
         recalls.append(ranking.relevant[order[:k]].sum() / ranking.gold)
     return {
         f"recall@{k}": round(float(np.mean(recalls)), 4),

@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features
 from crabpath_retrievers.rerank.ranker import Ranker, select_best_chunks
 
 PASSAGES = 8  # of one document: about 4,000 characters, four chunks
@@ -121,7 +121,7 @@ def _mean_recalls(ranker: Ranker, part: Sequence[ChunkQuery]) -> dict[str, float
 
 
 def _rank_documents(ranker: Ranker, item: ChunkQuery) -> list[str]:
-    matrix = ranker.features(item.evidence)
+    matrix = compute_features(item.evidence, ranker.sources)
     order = np.argsort(-ranker.log_odds(matrix), kind="stable").tolist()
     among = select_best_chunks(item.documents, order, item.evidence, matrix)
     chosen = ranker.order(matrix, item.evidence, _DEPTH, among)

@@ -6,7 +6,7 @@ A filter is a dictionary as Chroma reads it: ``{"key": value}``, ``{"key": {"$gt
 and ``$and`` of nothing always do. Filters of a store's own kind are handed on as they are.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, TypeAlias
 
@@ -115,21 +115,20 @@ def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def require_numbers(
-    condition: object, records: Iterable[Mapping[str, Any]], *, only_dates: bool
+    condition: object, records: Sequence[Mapping[str, Any]], *, only_dates: bool
 ) -> None:
     """Refuse to compare a key by size where metadata have texts under it.
 
     Args:
         condition: The filter.
-        records: Metadata of documents near to a question, which the filter did not find.
+        records: Metadata of documents without regard to comparisons by size.
         only_dates: Whether only dates as texts are refused.
 
     Raises:
-        InvalidInputError: They have texts, or dates as texts, and none has a number.
+        InvalidInputError: They have texts, and none has a number.
     """
-    given = list(records)
     for key in list_ordered_keys(condition):
-        values = [metadata.get(key) for metadata in given]
+        values = [metadata.get(key) for metadata in records]
         texts = [value for value in values if isinstance(value, str)]
         day = next(filter(None, map(parse_date, texts)), None)
         if (day or (texts and not only_dates)) and not any(map(is_number, values)):

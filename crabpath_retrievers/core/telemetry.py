@@ -59,12 +59,6 @@ class _Embedder(Protocol):
         """Name of the model."""
 
 
-class _Settings(Protocol):
-    @property
-    def time_limit(self) -> float:
-        """Seconds that a call may wait for servers."""
-
-
 class ObservedMemory(Protocol):
     """Attributes of a memory in spans and metrics."""
 
@@ -77,8 +71,8 @@ class ObservedMemory(Protocol):
         """Turns texts into vectors."""
 
     @property
-    def settings(self) -> _Settings:
-        """Limits of its calls."""
+    def settings(self) -> Any:
+        """Its settings, with the time limit."""
 
     @property
     def is_open(self) -> bool:

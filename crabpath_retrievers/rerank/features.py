@@ -8,6 +8,7 @@ Personalised PageRank over the edges that one query has read (Haveliwala 2002, Â
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -192,7 +193,7 @@ _SOURCE_COLUMNS = [_COLUMN[name] for name in SOURCE_FEATURES]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """The candidates of a query and the evidence for them.
 
@@ -241,7 +242,8 @@ class Evidence:
         asked = (term_weights, total, words, codes, numbers)
         return cls(pool, support, inhibition, *asked, lengths, stretch)
 
-    def measure_focus(self) -> float:
+    @cached_property
+    def focus(self) -> float:
         """How far one text is likely to answer, in [0, 1].
 
         0 if other texts name a tenth of the candidates, or if the query has 25 words or more.
@@ -250,7 +252,8 @@ class Evidence:
         short = min(1.0, max(0.0, (_MANY - self.words) / (_MANY - _FEW)))
         return short * max(0.0, 1.0 - named / _NAMED)
 
-    def measure_plainness(self) -> float:
+    @cached_property
+    def plainness(self) -> float:
         """How far the query asks long texts for one thing, in [0, 1].
 
         0 from 40 nats of information on, or if the candidates have 60 distinct words; 1 up to 20
@@ -261,7 +264,8 @@ class Evidence:
         length = math.log(usual / _PARAGRAPH) / math.log(_PAGE / _PARAGRAPH)
         return min(1.0, max(0.0, asked)) * min(1.0, max(0.0, length))
 
-    def weigh_words(self) -> Floats:
+    @cached_property
+    def weighed_words(self) -> Floats:
         """``term_weights``, as far as words tell what the vectors tell; shape ``[n, Q]``.
 
         Where one text is likely to answer and the candidates that have more of the query's words
@@ -270,7 +274,7 @@ class Evidence:
         """
         if len(self.pool) <= 1:
             return self.term_weights
-        alone = max(self.measure_focus(), self.measure_plainness())
+        alone = max(self.focus, self.plainness)
         near = np.array([hit.similarity for hit in self.pool])
         words = self.term_weights.sum(axis=1)
         near, words = near - near.mean(), words - words.mean()
@@ -296,7 +300,7 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         inhibition = evidence.inhibition
         values = [inhibition.get(hit.head.key, (None, 0.0))[1] for hit in evidence.pool]
         matrix[:, _COLUMN["inhibition"]] = values
-    focus = evidence.measure_focus()
+    focus = evidence.focus
     contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
     identified = _identify(evidence.term_weights[:, evidence.codes])
     if focus and not (identified > 0).any():
@@ -327,7 +331,7 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     lexical = scores[:, Candidate._fields.index("lexical") - 1]
     near, worded = 1.0 - behind / _TIED, 1.0 - (1.0 - lexical) / _TIED_WORDS
     matrix[:, _COLUMN["agreement"]] = near.clip(0.0) * worded.clip(0.0)
-    matrix[:, _COLUMN["lexical"]] = evidence.measure_plainness() * lexical
+    matrix[:, _COLUMN["lexical"]] = evidence.plainness * lexical
     authorities = [hit.head.authority for hit in pool]
     matrix[:, _COLUMN["authority"]] = np.array(authorities) / Authority.CONSTITUTIONAL.value
     return matrix
@@ -450,7 +454,7 @@ def _add_edge_features(
     spreading = known & ~co_used
     within = (edges.sources[spreading], edges.targets[spreading], edges.weights[spreading])
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
-    others = 1.0 - evidence.measure_plainness()
+    others = 1.0 - evidence.plainness
     named = others * likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
     _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
     if evidence.information:

@@ -14,8 +14,6 @@ Selecting documents within a token budget, without near-duplicates.
 Keeping one chunk of each document, for corpora of long documents.
 
 Hints for candidates whose metadata has tags that the caller prefers.
-
-Measuring how well probabilities are calibrated.
 """
 
 import json
@@ -38,7 +36,6 @@ from crabpath_retrievers.rerank.features import (
     SOURCE_FEATURES,
     Evidence,
     Matrix,
-    compute_features,
 )
 
 
@@ -129,20 +126,11 @@ class Ranker:
         """Copy of the ranker with these weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
-    def rank(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
-        """All candidates in order, best first, and their features."""
-        matrix = self.features(evidence)
-        return self.order(matrix, evidence, k, range(len(evidence.pool))), matrix
-
-    def features(self, evidence: Evidence) -> Matrix:
-        """Features of every candidate, coverage left at 0."""
-        return compute_features(evidence, self.sources)
-
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
         """Indices of candidates, best first; their column ``coverage`` is filled in.
 
         Args:
-            matrix: Features as from :meth:`features`.
+            matrix: Features, coverage left at 0.
             evidence: The candidates.
             k: Number of candidates chosen greedily for relevance and added information.
             among: Indices of the candidates that may be chosen.
@@ -150,14 +138,14 @@ class Ranker:
         chosen = np.asarray(among, dtype=np.intp)
         weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
-        terms, again = evidence.weigh_words()[chosen], evidence.measure_focus()
+        terms, again = evidence.weighed_words[chosen], evidence.focus
         order, added = greedy_coverage(odds, terms, weights, k, again)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
         """Fill in the column ``coverage`` of candidates that are returned in this order."""
-        terms, again = evidence.weigh_words(), evidence.measure_focus()
+        terms, again = evidence.weighed_words, evidence.focus
         uncovered = np.ones(terms.shape[1])
         for index in order:
             matrix[index, _COVERAGE] = terms[index] @ uncovered
@@ -320,50 +308,16 @@ def draw_explored(
     return drawn, shares[drawn].tolist()
 
 
-_BINS = 10
-
-
-def measure_calibration(labelled: Iterable[tuple[float, bool]]) -> dict[str, Any]:
-    """Expected calibration error in ten bins of equal width (Guo et al. 2017, eq. 3).
-
-    Args:
-        labelled: Probability of relevance in [0, 1] and whether it is relevant, of each document.
-
-    Returns:
-        ``ece``, and ``bins`` for a reliability diagram: count, mean probability, share relevant.
-    """
-    given, right = np.array([*labelled], dtype=np.float64).reshape(-1, 2).T
-    places = np.minimum((given * _BINS).astype(int), _BINS - 1)
-    parts = [(given[places == place], right[places == place]) for place in np.unique(places)]
-    bins = [[len(of), round(of.mean(), 4), round(share.mean(), 4)] for of, share in parts]
-    error = sum(abs(float((of - share).sum())) for of, share in parts) / max(1, len(given))
-    return {"ece": round(error, 4), "bins": bins}
-
-
 _DUPLICATE = 0.95  # similarity from which two texts count as duplicates
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionLimits:
-    """Limits of a selection.
-
-    Attributes:
-        k: Most documents.
-        max_tokens: Most tokens of all documents together.
-        characters_per_token: Mean length of a token.
-        stretch: Of the embedder.
-    """
-
-    k: int
-    max_tokens: int
-    characters_per_token: float
-    stretch: float = 1.0
 
 
 def select_within_budget(
     heads: Sequence[NodeHead],
     documents: Mapping[str, Node],
-    bounds: SelectionLimits,
+    k: int,
+    max_tokens: int,
+    characters_per_token: float,
+    stretch: float = 1.0,
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
     """Indices of the documents to keep, in rank order.
@@ -371,29 +325,32 @@ def select_within_budget(
     Args:
         heads: Ranked nodes, best first.
         documents: Their contents by id.
-        bounds: Limits. A document that does not fit is skipped, so that a shorter one after it
-            may still fit.
+        k: Most documents.
+        max_tokens: Most tokens of all documents together. A document that does not fit is skipped,
+            so that a shorter one after it may still fit.
+        characters_per_token: Mean length of a token.
+        stretch: Of the embedder.
         notes: Index of the correction of a document, which stands before it; without the note the
             document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
-    remaining = bounds.max_tokens
+    remaining = max_tokens
     for index, head in enumerate(heads):
         node, note = documents.get(head.id), notes.get(index)
         if node is None or (note is not None and note not in kept):
             continue
         if any(
-            _is_duplicate(head, heads[other], node, documents, bounds.stretch)
+            _is_duplicate(head, heads[other], node, documents, stretch)
             for other in kept
             if other != note
         ):
             continue
-        tokens = math.ceil(len(node.content) / bounds.characters_per_token)
+        tokens = math.ceil(len(node.content) / characters_per_token)
         if tokens > remaining:
             continue
         remaining -= tokens
         kept.append(index)
-        if len(kept) == bounds.k:
+        if len(kept) == k:
             break
     return kept
 

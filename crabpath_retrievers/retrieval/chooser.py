@@ -6,21 +6,26 @@ Notes, repeats, versions, least probabilities, exploration and budgets of tokens
 import logging
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import Candidate, Node, Vector
+from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument
-from crabpath_retrievers.rerank.features import FEATURES, LEARNED_FEATURES, Evidence, Matrix
+from crabpath_retrievers.rerank.features import (
+    FEATURES,
+    LEARNED_FEATURES,
+    Evidence,
+    Matrix,
+    compute_features,
+)
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
-    SelectionLimits,
     draft_teams,
     draw_explored,
     select_best_chunks,
@@ -161,23 +166,28 @@ class DocumentChooser:
         ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(found.query.namespace, clock, found.explore)
-        features = matrix = ranker.features(found.evidence)
+        features = matrix = compute_features(found.evidence, ranker.sources)
         if found.is_frozen:
-            ranker, matrix = self.ranker, _leave_out_lessons(features)
+            ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
         for stage in (
-            *(self._keep_best_chunks, _keep_wanted, _choose_notes, _choose_versions),
-            *(_order_candidates, self._drop_unlikely, _put_versions_first, self._explore),
-            *(self._fit_budget, _return_best, self._read_documents),
+            self._keep_best_chunks,
+            _keep_wanted,
+            _choose_notes,
+            _choose_versions,
+            _order_candidates,
+            self._drop_unlikely,
+            _put_versions_first,
+            self._explore,
+            self._fit_budget,
+            _return_best,
+            self._read_documents,
         ):
             stage(ranking)
         return ranking
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
-        """Leave out what the owner of the vector store has deleted.
-
-        Only if a ranked document is missing are the other candidates looked up too.
-        """
+        """Leave out what the owner of the vector store has deleted."""
         found, store = ranking.found, self.store
         find_existing = found.query.existing_ids or get_owner_lookup(self.index)
         if not (find_existing and ranking.documents):
@@ -186,6 +196,7 @@ class DocumentChooser:
         gone = find_deleted(find_existing, store, ids, clock)
         if not gone:
             return ranking
+        # Only now are the other candidates looked up, too.
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
         gone |= find_deleted(find_existing, store, others, clock)
         remaining = self._leave_out(gone, found)
@@ -228,20 +239,20 @@ class DocumentChooser:
 
         With the documents that each of them drafts, if chance has it so.
         """
-        found = ranking.found
-        if not _is_compared(found):
+        found, query = ranking.found, ranking.found.query
+        chose_otherwise = found.order is not None or query.max_tokens is not None
+        if chose_otherwise or not (query.record and found.seeds.clock.learned):
             return Rankings()
         other = replace(ranking, spare=())
         if found.is_frozen:
-            other.matrix = ranking.features.copy()
-            other.matrix[:, _COVERAGE] = 0.0
-            other.ranker = self.models.ranker(found.query.namespace, found.seeds.clock)
+            other.matrix = _blank(ranking.features, [_COVERAGE])
+            other.ranker = self.models.ranker(query.namespace, found.seeds.clock)
         else:
-            other.matrix, other.ranker = _leave_out_lessons(ranking.features), self.ranker
+            other.matrix, other.ranker = _blank(ranking.features, _LEFT_OUT), self.ranker
         for stage in (_order_candidates, self._drop_unlikely, _put_versions_first):
             stage(other)
         # At most one note is among them.
-        pool, notes, k = found.evidence.pool, found.notes, found.query.k
+        pool, notes, k = found.evidence.pool, found.notes, query.k
         best = [pool[i].head for i in other.order[: k + 1]]
         compared = tuple([head.id for head in best if head.key not in notes][:k])
         shown = [item.node for item in ranking.documents]
@@ -283,7 +294,8 @@ class DocumentChooser:
         least = least if query.fill else max(least, self.settings.rank.min_probability)
         if not least or ranking.found.is_draft:
             return
-        fit = _score_without_authority(ranking.ranker, ranking.matrix)
+        # Authority makes nothing relevant.
+        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))
         ranking.order = [i for i in ranking.order if fit[i] >= least]
         spare = [i for i in ranking.spare if fit[i] >= least]
         ranking.spare = spare if len(ranking.order) <= 1 else ()
@@ -323,10 +335,7 @@ class DocumentChooser:
         ranking.order = [*kept, *drawn, *others]
 
     def _fit_budget(self, ranking: Ranking) -> None:
-        """Keep the parts of the order, and of the spare notes after it, that fit with corrections.
-
-        It is not known how probable each of them is.
-        """
+        """Keep the parts of the order, and of the spare notes, that fit with corrections."""
         found, query = ranking.found, ranking.found.query
         if query.max_tokens is None:
             return
@@ -337,16 +346,15 @@ class DocumentChooser:
         documents = self.store.walk.get_documents([head.id for head in heads], found.seeds.clock)
         documents |= mark_corrections(self.store, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
-        characters = self.settings.rank.characters_per_token
-        bounds = SelectionLimits(k, query.max_tokens, characters, self.store.stretch)
+        bounds = k, query.max_tokens, self.settings.rank.characters_per_token, self.store.stretch
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
         }
-        kept = {together[i] for i in select_within_budget(heads, documents, bounds, notes)}
+        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, notes)}
         ranking.order = [i for i in ranking.order if i in kept]
         ranking.spare = [i for i in ranking.spare if i in kept]
-        ranking.propensities = {}
+        ranking.propensities = {}  # unknown where a budget chose
 
     def _read_documents(self, ranking: Ranking) -> None:
         """Read the contents of ranked documents; of those that still exist."""
@@ -378,13 +386,6 @@ class DocumentChooser:
         return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 
-def _is_compared(found: Candidates) -> bool:
-    """Whether lessons counted, and neither a reranker nor a budget of tokens chose."""
-    query = found.query
-    chose_otherwise = found.order is not None or query.max_tokens is not None
-    return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
-
-
 def _keep_wanted(ranking: Ranking) -> None:
     """Keep the candidates that the query names."""
     query, pool = ranking.found.query, ranking.found.evidence.pool
@@ -395,12 +396,14 @@ def _keep_wanted(ranking: Ranking) -> None:
 
 def _choose_notes(ranking: Ranking) -> None:
     """Choose the one note before the documents, and those that go with documents."""
-    found = ranking.found
+    found, pool = ranking.found, ranking.found.evidence.pool
     if not found.seeds.clock.notes:
         return
     odds = ranking.ranker.log_odds(ranking.matrix)
-    corrections = _choose_corrections(found, ranking.among, odds)
-    pool = found.evidence.pool
+    places = {pool[i].head.key: i for i in ranking.among}
+    current = find_current_corrections(found.corrections)
+    chosen = choose_corrections(current, {key: odds[i] for key, i in places.items()})
+    corrections = {places[key]: places[note] for key, note in chosen.items() if key in places}
     among = [i for i in ranking.among if pool[i].head.key not in found.companions]
     spare = _spare_notes(found, among, odds, frozenset(corrections.values()))
     ranking.among = [i for i in among if i not in spare]
@@ -408,10 +411,7 @@ def _choose_notes(ranking: Ranking) -> None:
 
 
 def _spare_notes(
-    found: Candidates,
-    among: Sequence[int],
-    odds: Floats,
-    corrections: AbstractSet[int],
+    found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
     """All notes but one, as indices into the pool, best first.
 
@@ -471,9 +471,11 @@ def _return_best(ranking: Ranking) -> None:
         ranking.propensities = ranker.propensities(matrix, ranking.among, k)
     ranking.features[:, _COVERAGE] = matrix[:, _COVERAGE]
     probabilities = ranker.probabilities(matrix).tolist()
+    pool, walk, newer = found.evidence.pool, found.walk, dict[int, str]()
     for other, version in ranking.better.items():
         probabilities[version.place] = max(probabilities[version.place], probabilities[other])
-    pool, walk = found.evidence.pool, found.walk
+        if version.is_newer:
+            newer[other] = pool[version.place].head.id
     best = find_strongest_edges(walk.support, {pool[i].head.key for i in chosen})
     odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
     ranking.documents = [
@@ -484,34 +486,14 @@ def _return_best(ranking: Ranking) -> None:
             walk,
             best.get(pool[i].head.key),
             ranking.propensities.get(i),
-            _name_newer(pool, ranking.better.get(i)),
+            newer.get(i),
         )
         for i in chosen
     ]
 
 
-def _name_newer(pool: Sequence[Candidate], version: Version | None) -> str | None:
-    return pool[version.place].head.id if version and version.is_newer else None
-
-
-def _score_without_authority(ranker: Ranker, matrix: Matrix) -> Floats:
-    """Probabilities of relevance; authority makes nothing relevant."""
-    if matrix[:, _AUTHORITY].any():
-        matrix = matrix.copy()
-        matrix[:, _AUTHORITY] = 0.0
-    return ranker.probabilities(matrix)
-
-
-def _leave_out_lessons(matrix: Matrix) -> Matrix:
-    """A copy of features without what was learned."""
-    frozen = matrix.copy()
-    frozen[:, _LEFT_OUT] = 0.0
-    return frozen
-
-
-def _choose_corrections(found: Candidates, among: Iterable[int], odds: Floats) -> dict[int, int]:
-    """The note that goes with each corrected candidate, both as indices into the pool."""
-    places = {found.evidence.pool[i].head.key: i for i in among}
-    current = find_current_corrections(found.corrections)
-    chosen = choose_corrections(current, {key: odds[i] for key, i in places.items()})
-    return {places[key]: places[note] for key, note in chosen.items() if key in places}
+def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:
+    """A copy of features in which these columns are 0."""
+    blanked = matrix.copy()
+    blanked[:, columns] = 0.0
+    return blanked

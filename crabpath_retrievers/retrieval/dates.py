@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from crabpath_retrievers.core.graph import Candidate, Node, stack_vectors, stret
 from crabpath_retrievers.core.text import Floats, format_value
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 
+_DatedText: TypeAlias = tuple[Node, datetime, datetime | None]  # valid from when, until when
 _log = logging.getLogger(__name__)
 _DAY = 86_400.0  # seconds
 _VERSION_SIMILARITY = 0.85  # least similarity of two versions of a text
@@ -220,33 +221,24 @@ def choose_versions(
     return {one: Version(other, is_newer) for one, (_, other, is_newer) in chosen.items()}
 
 
-class _DatedText(NamedTuple):
-    """A text with the days from which, and until which, it is valid."""
-
-    node: Node
-    begin: datetime
-    end: datetime | None
-
-
 def _read_dates(
     places: Iterable[int], nodes: Sequence[Node | None], settings: DateSettings
 ) -> dict[int, _DatedText]:
     """The texts at these places that are known and say from when they are valid."""
-    known = {place: node for place in places if (node := nodes[place])}
-    spans = {place: _read_span(node.metadata, settings) for place, node in known.items()}
-    return {
-        place: _DatedText(known[place], begin, end)
-        for place, (begin, end) in spans.items()
-        if begin
-    }
+    found = dict[int, _DatedText]()
+    for place in places:
+        if node := nodes[place]:
+            begin, end = _read_span(node.metadata, settings)
+            if begin:
+                found[place] = node, begin, end
+    return found
 
 
 def _are_versions(one: _DatedText, other: _DatedText) -> bool:
     """Whether two texts differ, in their dates too, and have one title but for its year."""
-    if one.begin == other.begin or one.node.content == other.node.content:
-        return False
-    name = _shorten(one.node.title, one.begin)
-    return bool(name) and name == _shorten(other.node.title, other.begin)
+    (first, own, _), (second, begin, _) = one, other
+    name = _shorten(first.title, own) if own != begin and first.content != second.content else ""
+    return bool(name) and name == _shorten(second.title, begin)
 
 
 def find_moments(asked: str) -> list[datetime]:

@@ -10,7 +10,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -61,7 +60,6 @@ MAX_CHUNKS = 64
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
 _STATED = ("relevant", "irrelevant")
 _DEPTHS = (1, 5, 25)  # factors of hits, for questions whose best texts repeat each other
-_MOST_REPEATS = 20  # that a turn records
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +99,11 @@ class Reranker(Protocol):
 
 
 class _Attempt(NamedTuple):
-    """One attempt to answer a query.
-
-    Attributes:
-        query: The query.
-        vector: Its unit vector, shape ``[d]``.
-        version: Version of the embedder that made it.
-        reads: The reader of the store.
-        latency: Milliseconds by stage, to be filled in.
-    """
+    """One attempt to answer a query by its unit vector ``[d]``, with milliseconds by stage."""
 
     query: Query
     vector: Vector
-    version: int
+    version: int  # of the embedder
     reads: QueryReads
     latency: dict[str, float]
 
@@ -502,17 +492,8 @@ class RetrievalPipeline:
         # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranking.documents if item.node in nodes]
         attempt.note_time("rank", begin)
-        turn = build_turn(
-            query,
-            clock.turn + 1,
-            found.seeds.hits,
-            found.walk,
-            ranked,
-            explored=found.explore is not None or self.chooser.count_explored(found) > 0,
-            latency_ms=attempt.latency,
-            repeats=dict(islice(found.repeats.items(), _MOST_REPEATS)),
-            rankings=rankings,
-        )
+        explored = found.explore is not None or self.chooser.count_explored(found) > 0
+        turn = build_turn(found, ranked, rankings, attempt.latency, explored=explored)
         if attempt.version != self.fingerprint.version:
             raise _EmbedderChangedError
         if query.record:

@@ -186,11 +186,9 @@ class SeedSearch:
         seeds, wanted = self._settings.seeds, query.k
         if query.one_per_document or query.as_of:
             depth, wanted = depth * _CHUNKS, wanted * _CHUNKS
-        if depth > 1:
-            seeds = _widen(seeds, depth)
-        if not self._store.informative:
-            more = seeds.max_postings * _WORDS_ALONE
-            seeds = seeds.model_copy(update={"max_postings": more})
+        words_depth = depth if self._store.informative else depth * _WORDS_ALONE
+        if words_depth > 1:
+            seeds = _widen(seeds, depth, words_depth)
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
         dense = self._search_dense(query.filter, vector, limit) if has_vector else ()
@@ -266,10 +264,7 @@ class SeedSearch:
     def _require_numbers(
         self, condition: Any, vector: Vector, limit: int, *, only_dates: bool
     ) -> None:
-        """Refuse to compare a key by size where the nearest documents have texts under it.
-
-        Only a filter that found nothing or failed is looked at.
-        """
+        """Explain a filter that found nothing or failed: it compares texts with numbers."""
         if not list_ordered_keys(condition):
             return
         near = self._index.search(vector, limit, drop_orders(condition))
@@ -347,12 +342,12 @@ def _is_set_off(text: str, name: str) -> bool:
     )
 
 
-def _widen(seeds: SeedSettings, factor: int) -> SeedSettings:
-    """More hits, for answers that return each document once, or leave many out."""
+def _widen(seeds: SeedSettings, hits: int, words: int) -> SeedSettings:
+    """Multiply hits and matches of words, for answers that leave many out, or know words alone."""
     # Not validated: a multiple may be above what a user may set.
     return seeds.model_copy(
         update={
-            "hits_per_engine": seeds.hits_per_engine * factor,
-            "max_postings": seeds.max_postings * factor,
+            "hits_per_engine": seeds.hits_per_engine * hits,
+            "max_postings": seeds.max_postings * words,
         }
     )

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
-from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.turn import (
     DRAFT_ARM,
     PathEdge,
@@ -18,7 +18,11 @@ from crabpath_retrievers.core.turn import (
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 
+if TYPE_CHECKING:
+    from crabpath_retrievers.retrieval.chooser import Candidates
+
 _DIGITS = 5
+_MOST_REPEATS = 20  # that a turn records
 # Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
@@ -96,36 +100,29 @@ def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, 
     return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
 
 
-def build_turn(  # noqa: PLR0913  a record has many parts
-    query: Query,
-    clock: int,
-    hits: Mapping[int, Candidate],
-    walk: Walk,
+def build_turn(
+    found: "Candidates",
     ranked: Sequence[ReturnedDocument],
+    rankings: Rankings,
+    latency_ms: dict[str, float],
     *,
     explored: bool,
-    latency_ms: dict[str, float],
-    repeats: Mapping[str, str],
-    rankings: Rankings,
 ) -> Turn:
     """The record of one retrieval.
 
     Args:
-        query: The query.
-        clock: Turn number of the namespace.
-        hits: Candidates that search found, by node key.
-        walk: The walk.
+        found: The candidates.
         ranked: The documents returned, best first.
-        explored: Whether choices were sampled.
-        latency_ms: Milliseconds by stage.
-        repeats: The document with the same wording, by the id of each that was left out for it.
         rankings: What both rankings return or would have.
+        latency_ms: Milliseconds by stage.
+        explored: Whether choices were sampled.
     """
+    query, walk, hits = found.query, found.walk, found.seeds.hits
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(
         id=make_turn_id(),
         namespace=query.namespace,
-        clock=clock,
+        clock=found.seeds.clock.turn + 1,
         created=time.time(),
         query=query.text,
         seeds=tuple(
@@ -153,7 +150,7 @@ def build_turn(  # noqa: PLR0913  a record has many parts
         cost_usd=walk.usage.cost_usd,
         routing=tuple(walk.notes),
         latency_ms=latency_ms,
-        repeats=dict(repeats),
+        repeats=dict(islice(found.repeats.items(), _MOST_REPEATS)),
         frozen=rankings.frozen,
         learned=rankings.learned,
         teams=dict(rankings.teams),

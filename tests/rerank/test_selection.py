@@ -10,7 +10,6 @@ from crabpath_retrievers.core.graph import Candidate, Node, NodeHead
 from crabpath_retrievers.core.text import QueryInformation, encode_terms
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.rerank.ranker import (
-    SelectionLimits,
     greedy_coverage,
     select_best_chunks,
     select_within_budget,
@@ -89,7 +88,7 @@ def choose(*texts, vectors=None, k=9, max_tokens=1000, missing=()):
         for i, text in enumerate(texts)
         if i not in missing
     }
-    return select_within_budget(heads, documents, SelectionLimits(k, max_tokens, 4.0))
+    return select_within_budget(heads, documents, k, max_tokens, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Intervals of means and paired comparisons, by scipy; percentiles, by numpy."""
+"""Intervals of means and paired comparisons, by scipy; percentiles and calibration, by numpy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.stats import bootstrap, permutation_test
 
 _SEED = 0
 _RESAMPLES = 9999
+_BINS = 10
 _BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
 
 
@@ -74,3 +75,20 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
 
 def _batch_size(values: NDArray[np.float64]) -> int:
     return max(1, _BATCH_NUMBERS // values.size)
+
+
+def measure_calibration(labelled: Iterable[tuple[float, bool]]) -> dict[str, Any]:
+    """Expected calibration error in ten bins of equal width (Guo et al. 2017, eq. 3).
+
+    Args:
+        labelled: Probability of relevance in [0, 1] and whether it is relevant, of each document.
+
+    Returns:
+        ``ece``, and ``bins`` for a reliability diagram: count, mean probability, share relevant.
+    """
+    given, right = np.array([*labelled], dtype=np.float64).reshape(-1, 2).T
+    places = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    parts = [(given[places == place], right[places == place]) for place in np.unique(places)]
+    bins = [[len(of), round(of.mean(), 4), round(share.mean(), 4)] for of, share in parts]
+    error = sum(abs(float((of - share).sum())) for of, share in parts) / max(1, len(given))
+    return {"ece": round(error, 4), "bins": bins}

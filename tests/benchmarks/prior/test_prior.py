@@ -13,6 +13,7 @@ from benchmarks.prior.conditional_logit import (
     fit_ranker,
     make_hand_ranker,
     measure_ranker,
+    rank_evidence,
 )
 from benchmarks.prior.fit_files import draw_corpus, fit_files
 from crabpath_lab.datasets import Dataset
@@ -25,7 +26,7 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features
 
 
 def head(key):
@@ -69,7 +70,7 @@ def test_probabilities_are_calibrated():
     """The mean probability of all candidates equals the share of relevant ones, 1 in 30."""
     rankings = made_up(600)
     ranker = fit_ranker(rankings)
-    chances = [ranker.probabilities(ranker.rank(r.evidence, 10)[1]) for r in rankings]
+    chances = [ranker.probabilities(rank_evidence(ranker, r.evidence, 10)[1]) for r in rankings]
     assert float(np.mean(np.concatenate(chances))) == pytest.approx(1 / 30, rel=0.05)
 
 
@@ -90,7 +91,7 @@ def test_the_weight_of_contrast_is_fitted_beside_all_others():
     for _ in range(400):
         hits = [Candidate(head(i), similarity) for i, similarity in enumerate(rng.random(20))]
         evidence = Evidence.from_pool(hits, [], {}, words)
-        matrix = ranker.features(evidence)
+        matrix = compute_features(evidence, ranker.sources)
         odds = ranker.log_odds(matrix) + 3 * matrix[:, FEATURES.index("contrast")]
         relevant = np.arange(20) == np.argmax(odds + rng.gumbel(size=20))
         found.append(TrainingQuery(evidence, relevant, 1, "made up"))
