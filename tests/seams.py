@@ -57,7 +57,7 @@ def finish_learning(memory: CrabPath) -> None:
 
 def get_remembered_texts(store: GraphStore) -> Any:
     """Return the cache in which a store remembers what it has read of the corpus."""
-    return store.walk._corpus
+    return store.walk._memory.corpus
 
 
 def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:

@@ -26,18 +26,15 @@ from crabpath_retrievers.cli.options import (
     namespace_option,
     parse_time,
 )
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import Lift, ShadowLift, measure_lift, measure_shadow
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
-from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.maintenance.autotune import tune_after_lesson
 from crabpath_retrievers.memory.replay import ReplayCheck
-from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.transfer.replay_file import LineError
 
 _MOST_SHOWN = 10  # lines of a file that one kind of trouble names
@@ -391,8 +388,3 @@ def _show_replay(data: dict[str, Any], text: str, **troubles: Sequence[LineError
         if isinstance(value, tuple)
     }
     return Output({**data, **listed}, [text], warnings)
-
-
-def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson:
-    """Run the autotuner when it is due, with the settings that the memory published."""
-    return Autotuner(store, settings).run_if_due

@@ -64,7 +64,7 @@ from crabpath_retrievers.ingest.embedding import (
 )
 from crabpath_retrievers.ingest.linkers import Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.ingest.parts import Part
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -527,14 +527,14 @@ class Ingest:
         by_id = {node.id: node for node in part.nodes}
         freed = self.bulk.find_freed([*part.removed, *(by_id.keys() & stored)])
 
-        def publish() -> None:
-            ids, *_ = self.store.apply([published, *vectors, *removal])
+        def publish(store: Store) -> None:
+            ids, *_ = store.apply([published, *vectors, *removal])
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
-            links = PublishedLinks(self.store, self.store.fulltext, known)
+            links = PublishedLinks(store, store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
             update, touched = self._find_edges(links.nodes([*{*ids, *freed}]), links)
             resorted = tuple(old | touched)
-            self.store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
+            store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
 
         self.store.apply_together(publish)
 

@@ -27,7 +27,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
 from crabpath_retrievers.ingest.reindex import Reindexer
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.reembedding import EmbeddedText
 from crabpath_retrievers.storage.schema import EMBEDDED
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -164,10 +164,10 @@ class EmbedderChange:
         with ExitStack() as stack:
             entered = list[bool]()
 
-            def switch() -> bool:
-                if any(self.store.reembedding.count(kind) for kind in _NEEDED):
+            def switch(store: Store) -> bool:
+                if any(store.reembedding.count(kind) for kind in _NEEDED):
                     return False
-                self.store.apply([SwitchEmbedder(text, time.time()), *self.index.switch])
+                store.apply([SwitchEmbedder(text, time.time()), *self.index.switch])
                 if not entered:  # else the transaction is repeated
                     entered.append(True)
                     stack.enter_context(self.identity.change(new, found))

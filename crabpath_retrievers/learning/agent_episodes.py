@@ -35,7 +35,7 @@ from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, ma
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions, find_whole
 from crabpath_retrievers.rerank.posterior import Posterior
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 
 _MAX_ID_CHARS = 200
 _MAX_TITLE = 80
@@ -121,7 +121,7 @@ class EpisodeLearner:
     store: GraphStore
     regions: Regions
     prior: Posterior
-    edges: Callable[[AgentEpisode], Sequence[WeightDelta]]
+    edges: Callable[[Reader, AgentEpisode], Sequence[WeightDelta]]
 
     def require_regions(self) -> None:
         """Raise if the memory has no regions.
@@ -147,23 +147,26 @@ class EpisodeLearner:
         name = episode.namespace
         feedback = Feedback(None, episode.reward, feedback_id=episode.id, namespace=name)
 
-        def compute_changes() -> list[Change]:
+        def compute_changes(read: Reader) -> list[Change]:
             if notes:
-                places = self._place_states(episode.namespace, [note.node.id for note in notes])
+                places = _place_states(read, episode.namespace, [note.node.id for note in notes])
                 return [AddTransitions(name, count_transitions(episode, places))]
-            version = self.store.regions.version()  # read once for all states
-            places = [self.regions.places(state.vector, version) for state in episode.states]
-            edges = AdjustWeights(name, tuple(self.edges(episode)), episode.id)
+            version = read.regions.version()  # read once for all states
+            places = [self.regions.places(state.vector, version, read) for state in episode.states]
+            edges = AdjustWeights(name, tuple(self.edges(read, episode)), episode.id)
             return [AddTransitions(name, count_transitions(episode, places)), edges]
 
         first = tuple({note.node.id: note for note in notes}.values())
         return learn_without_turn(self.store, self.prior, feedback, compute_changes, first)
 
-    def _place_states(self, namespace: str, states: Sequence[str]) -> list[tuple[RegionKey, ...]]:
-        """Return the regions of states with these ids: all states together, and each by itself."""
-        clock = self.store.walk.get_clock(namespace)
-        keys = self.store.learned.keys(states, clock.key)
-        return [(find_whole(STATES), (STATES, keys[state])) for state in states]
+
+def _place_states(
+    read: Reader, namespace: str, states: Sequence[str]
+) -> list[tuple[RegionKey, ...]]:
+    """Return the regions of states with these ids: all states together, and each by itself."""
+    clock = read.walk.get_clock(namespace)
+    keys = read.learned.keys(states, clock.key)
+    return [(find_whole(STATES), (STATES, keys[state])) for state in states]
 
 
 def make_state_id(namespace: str, text: str) -> str:

@@ -17,7 +17,7 @@ from crabpath_retrievers.learning.credit import make_frozen
 from crabpath_retrievers.learning.undo import retry_on_conflict
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 
 
@@ -26,7 +26,7 @@ def learn_without_turn(
     store: GraphStore,
     prior: Posterior,
     feedback: Feedback,
-    compute: Callable[[], Sequence[Change]],
+    compute: Callable[[Reader], Sequence[Change]],
     first: Sequence[Change] = (),
 ) -> Receipt:
     """Store feedback about no turn and the changes that follow from it, in one transaction.
@@ -51,9 +51,9 @@ def learn_without_turn(
         why = make_frozen(namespace)
         return Receipt(name, "refused", why.note, why.reason)
 
-    def learn() -> None:
+    def learn(store: Store) -> None:
         store.apply(first)
-        changes = compute()
+        changes = compute(store)
         model = NamespaceModel.from_json(known.model, prior).to_json()
         done = (*first, *changes)
         consume = ConsumeFeedback(namespace, name, (), known.version, model, changes=done)
@@ -79,8 +79,8 @@ def set_weights(
     """
     namespace = str(feedback.namespace)
 
-    def compute_changes() -> list[Change]:
-        current = store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+    def compute_changes(read: Reader) -> list[Change]:
+        current = read.learned.weights(namespace, sorted({edge[0] for edge in weights}))
         deltas = [
             WeightDelta(*edge, weight - current.get(edge, 0.0)) for edge, weight in weights.items()
         ]

@@ -28,7 +28,7 @@ from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 
 _log = logging.getLogger(__name__)
 _LOST = (
@@ -42,7 +42,6 @@ _REGAINED = "namespace %r is answered by what it learned again: feedback no long
 class FeedbackLearner:
     """Computes the changes that follow from credited turns; it writes nothing."""
 
-    store: GraphStore
     episodes: EpisodeMemory
     notes: NoteMemory
     regions: Regions
@@ -51,6 +50,7 @@ class FeedbackLearner:
 
     def learn(
         self,
+        read: Reader,
         feedback_id: str,
         assignment: CreditAssignment,
         note_changes: Sequence[Change] = (),
@@ -59,6 +59,7 @@ class FeedbackLearner:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
         Args:
+            read: Reader of the store.
             feedback_id: Id of the feedback.
             assignment: The turns with their credit, at least one.
             note_changes: Changes of notes that follow from the feedback; undone together with it.
@@ -73,7 +74,7 @@ class FeedbackLearner:
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         before = model = NamespaceModel.from_json(state.model, self.prior)
         lesson = Lesson(
-            self.store,
+            read,
             self.episodes,
             self.regions,
             settings,
@@ -95,7 +96,7 @@ class FeedbackLearner:
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(lesson.against)
         evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
-        evidence |= count_lift(compare_rankings(self.store, pairs))
+        evidence |= count_lift(compare_rankings(read, pairs))
         model = replace(model, trust=model.trust.plus(evidence))
         if settings.learning.gate and model.trust.has_lost is not trust.has_lost:
             _log.warning(_LOST if model.trust.has_lost else _REGAINED, namespace)

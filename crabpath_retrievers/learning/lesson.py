@@ -42,7 +42,7 @@ from crabpath_retrievers.learning.rules.policy_gradient import compute_policy_gr
 from crabpath_retrievers.learning.rules.transitions import count_turn_steps, sum_steps
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 
 TASK_TYPES_FIELD = "task_type"
@@ -65,7 +65,7 @@ class Lesson:
 
     def __init__(
         self,
-        store: GraphStore,
+        read: Reader,
         episodes: EpisodeMemory,
         regions: Regions,
         settings: Settings,
@@ -78,7 +78,7 @@ class Lesson:
         """Begin a lesson about the turns of ``assignment``.
 
         Args:
-            store: The graph store.
+            read: Reader of the graph store.
             episodes: Finds the episodes that turns extend.
             regions: Regions of the corpus.
             settings: Settings of the namespace.
@@ -87,7 +87,7 @@ class Lesson:
             is_corrected: Whether the feedback changes notes.
             room: What may count against other givers of one who has not proved right, in lessons.
         """
-        self._store, self._episode_memory, self._regions = store, episodes, regions
+        self._read, self._episode_memory, self._regions = read, episodes, regions
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
         self._user, self._is_corrected, self._room = user, is_corrected, room
@@ -117,7 +117,7 @@ class Lesson:
         if not sources:
             return
         ids = {known.key: node for node, known in self._nodes.items()}
-        learned = self._store.learned.edges(assignment.turns[0].turn.namespace, sorted(sources))
+        learned = self._read.learned.edges(assignment.turns[0].turn.namespace, sorted(sources))
         for found, known in (
             (learned.weights, self._known_weights),
             (learned.counts, self._known_counts),
@@ -180,7 +180,7 @@ class Lesson:
     def _has_proved_right(self, namespace: str) -> bool:
         if self._user is None:
             return False
-        own = self._store.learned.recent_episodes_of(self._user, namespace, _RECENT)
+        own = self._read.learned.recent_episodes_of(self._user, namespace, _RECENT)
         return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
@@ -197,7 +197,7 @@ class Lesson:
         turn, credit = credited.turn, credited.credit
         blamed = [node for node, value in credit.documents.items() if value < 0]
         described = blamed if turn.task_type else []
-        documents = self._store.catalog.documents(described, namespace=self._clock.key)
+        documents = self._read.catalog.documents(described, namespace=self._clock.key)
         tasks = {
             node: _to_texts(document.metadata.get(TASK_TYPES_FIELD))
             for node, document in documents.items()
@@ -280,7 +280,7 @@ class Lesson:
             if item.node in self._nodes and self._nodes[item.node].vector is not None
         }
         vectors = {node.key: node.vector for node in returned.values() if node.vector is not None}
-        places, found = self._regions.locate(credited.vector, vectors, self._clock.hubs)
+        places, found = self._regions.locate(self._read, credited.vector, vectors, self._clock.hubs)
         documents = {name: found[node.key] for name, node in returned.items()}
         self._steps += count_turn_steps(turn, credited.credit, places, documents)
 
@@ -289,7 +289,9 @@ class Lesson:
         turn, vector = credited.turn, credited.vector
         if not self._learning.episodes or vector is None or not credited.credit.is_informative:
             return None
-        return self._episode_memory.find_episode(turn.namespace, self._clock, turn.query)
+        return self._episode_memory.find_episode(
+            self._read, turn.namespace, self._clock, turn.query
+        )
 
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit

@@ -5,12 +5,12 @@ from crabpath_retrievers.core.changes import LearnPassively, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.rules.passive import penalise_skips, update_co_retrieval
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Store
 
 _KINDS = {kind.label: kind for kind in EdgeKind}
 
 
-def learn_from_turn(store: GraphStore, settings: LearningSettings, turn: Turn) -> None:
+def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> None:
     """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing.
 
     Args:

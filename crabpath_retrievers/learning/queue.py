@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -35,7 +36,7 @@ from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.note_changes import NoteLearner
 from crabpath_retrievers.learning.rules.verdicts import complete
 from crabpath_retrievers.learning.undo import LearningHistory, Reverted, retry_on_conflict
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import StoredFeedback, UnreadableFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 
@@ -57,8 +58,8 @@ class LearningTally(NamedTuple):
     failed: int = 0
 
 
-AfterLesson = Callable[[str, int], object]
-"""Receives a namespace that has learned, and how many feedbacks it has learned from in all."""
+AfterLesson = Callable[[Store, str, int], object]
+"""Receives the store, a namespace that has learned, and of how many feedbacks in all."""
 
 
 class FeedbackQueue:
@@ -69,7 +70,7 @@ class FeedbackQueue:
     """
 
     def __init__(
-        self, store: GraphStore, learner: FeedbackLearner, after_lesson: AfterLesson | None = None
+        self, store: Store, learner: FeedbackLearner, after_lesson: AfterLesson | None = None
     ) -> None:
         """Apply the feedback waiting in ``store`` with ``learner``.
 
@@ -79,11 +80,18 @@ class FeedbackQueue:
             after_lesson: Called after each applied feedback.
         """
         self._store, self._learner, self._after_lesson = store, learner, after_lesson
-        self._note_learner = NoteLearner(store, learner.notes, learner.settings)
+        self._note_learner = NoteLearner(learner.notes, learner.settings)
         self._history = LearningHistory(store, learner.episodes, learner.notes, learner.prior)
         # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
         self._failed: set[int] = set()
+
+    def within(self, transaction: Store) -> "FeedbackQueue":
+        """This queue in an open transaction of its store."""
+        own = copy(self)
+        history = replace(self._history, store=transaction)
+        vars(own).update(_store=transaction, _history=history)
+        return own
 
     def learn(self, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
@@ -176,20 +184,20 @@ class FeedbackQueue:
 
     def _apply_once(self, stored: StoredFeedback) -> Receipt | None:
         begun, learning = time.perf_counter(), self._learner.settings.learning
-        with self._store.open_reader():
-            found = assign_feedback(self._store, learning, stored)
-            if isinstance(found, Refusal):
-                awaited = found.reason == "unknown_turn" and _may_come(stored)
-                return None if awaited else self._refuse(stored, found)
+        with self._store.open_reader() as read:
+            found = assign_feedback(read, learning, stored)
             changes, note = list[Change](), None
             if isinstance(found, CreditAssignment) and not found.replaced:
-                changes, note = self._compute_changes(stored, found)
+                changes, note = self._compute_changes(read, stored, found)
+        if isinstance(found, Refusal):
+            awaited = found.reason == "unknown_turn" and _may_come(stored)
+            return None if awaited else self._refuse(stored, found)
         if isinstance(found, Completion):
             return self._apply_once(self._complete(stored, found))
         if found.replaced:
             replaced = found
             reverted, changes, note = self._store.apply_together(
-                lambda: self._replace(stored, replaced)
+                lambda store: self._replace(store, stored, replaced)
             )
             for one in reverted:
                 self._history.delete_vectors(*one)
@@ -199,7 +207,7 @@ class FeedbackQueue:
         assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
         count_lesson(get_gain(consumed.effects.reliability))
         if self._after_lesson is not None:
-            self._after_lesson(consumed.namespace, consumed.version + 1)
+            self._after_lesson(self._store, consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
         _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
         turn = found.turns[0].turn.id
@@ -228,7 +236,7 @@ class FeedbackQueue:
         return Receipt(name, status, why.note, why.reason, status == "repeated", why.turn_id)
 
     def _replace(
-        self, stored: StoredFeedback, found: CreditAssignment
+        self, store: Store, stored: StoredFeedback, found: CreditAssignment
     ) -> tuple[list[Reverted], list[Change], str | None]:
         """Undo what a feedback replaces, and learn from it, within one transaction.
 
@@ -243,27 +251,27 @@ class FeedbackQueue:
         for name in found.replaced:
             note = None if name == own else _REPLACED.format(own)
             namespace = found.turns[0].turn.namespace
-            undo, gone = self._history.plan_undo(name, namespace, note)
-            self._store.apply([undo])
+            undo, gone = self._history.plan_undo(store, name, namespace, note)
+            store.apply([undo])
             reverted += [] if gone is None else [gone]
-        again = assign_feedback(self._store, self._learner.settings.learning, stored)
+        again = assign_feedback(store, self._learner.settings.learning, stored)
         if not isinstance(again, CreditAssignment) or again.replaced:
             msg = f"feedback {own!r} met other feedback: repeat it"
             raise ConflictError(msg)
-        changes, note = self._compute_changes(stored, again)
-        self._store.apply(changes)
+        changes, note = self._compute_changes(store, stored, again)
+        store.apply(changes)
         return reverted, changes, note
 
     def _compute_changes(
-        self, stored: StoredFeedback, assignment: CreditAssignment
+        self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
     ) -> tuple[list[Change], str | None]:
         """The changes that follow, and which part of the feedback is ignored, if any is."""
         feedback = stored.feedback
         note_changes, lost = list[Change](), None
         if assignment.state.clock.notes or feedback.correction or feedback.answer:
-            note_changes, lost = self._note_learner.learn(stored, assignment)
+            note_changes, lost = self._note_learner.learn(read, stored, assignment)
         changes, limited = self._learner.learn(
-            feedback.feedback_id, assignment, note_changes, feedback.user
+            read, feedback.feedback_id, assignment, note_changes, feedback.user
         )
         consumed, *others = changes
         assert isinstance(consumed, ConsumeFeedback)  # noqa: S101

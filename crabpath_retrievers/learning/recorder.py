@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -40,7 +41,7 @@ from crabpath_retrievers.learning.queue import (
 )
 from crabpath_retrievers.learning.rules.verdicts import says_the_same
 from crabpath_retrievers.learning.undo import UNDONE, retry_on_conflict
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.read.learned import StoredFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 
@@ -49,7 +50,7 @@ _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller wait
 _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
-RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
+RankStated = Callable[[Store, Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
 _OTHER_TURN = "its id was given to feedback about another turn: give another id, or none"
 _LONGEST_SHARED = 180  # characters of a feedback id that several givers share
 
@@ -113,7 +114,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         learner: FeedbackLearner,
         embed: Embed | None = None,
         after_lesson: AfterLesson | None = None,
@@ -142,6 +143,14 @@ class Recorder:
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
+
+    def within(self, transaction: Store) -> "Recorder":
+        """This recorder in an open transaction of its store."""
+        if transaction is self._store:
+            return self
+        own = copy(self)
+        vars(own).update(_store=transaction, queue=self.queue.within(transaction))
+        return own
 
     def record(self, feedback: Feedback) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
@@ -180,7 +189,7 @@ class Recorder:
             return receipt
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
-            feedback, added = self._rank_stated(feedback)
+            feedback, added = self._rank_stated(self._store, feedback)
         vector = self._embed_correction(feedback)
         stored, receipt = self._keep(KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status == "waiting" and self._apply == "inline":

@@ -72,7 +72,7 @@ class StandaloneLearner:
     def __init__(
         self,
         store: GraphStore,
-        after_lesson: Callable[[GraphStore, Settings], AfterLesson] | None = None,
+        after_lesson: Callable[[Settings], AfterLesson] | None = None,
     ) -> None:
         """Work on ``store``.
 
@@ -108,7 +108,7 @@ class StandaloneLearner:
         if self._recorder is None or self._recorder[0] != text:
             settings = parse_settings(text)
             make = self._after_lesson
-            hook = None if make is None else make(self.store, settings)
+            hook = None if make is None else make(settings)
             recorder = Recorder(self.store, self._build_learner(settings), after_lesson=hook)
             self._recorder = (text, recorder)
         return self._recorder[1]
@@ -119,7 +119,7 @@ class StandaloneLearner:
         notes = NoteMemory(self.store, None, settings.note)
         prior = Posterior.of(Ranker.load().weights, settings.learning.prior_strength)
         regions = Regions(self.store, settings.region)
-        return FeedbackLearner(self.store, episodes, notes, regions, prior, settings)
+        return FeedbackLearner(episodes, notes, regions, prior, settings)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
         """Apply waiting and arriving feedback until ``should_stop`` returns True.

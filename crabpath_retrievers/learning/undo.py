@@ -21,7 +21,7 @@ from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
 
 retry_on_conflict = retry(
@@ -64,7 +64,7 @@ class LearningHistory:
         prior: Posterior of the ranker before any feedback.
     """
 
-    store: GraphStore
+    store: Store
     episodes: EpisodeMemory | None
     notes: NoteMemory | None
     prior: Posterior
@@ -106,8 +106,8 @@ class LearningHistory:
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
-        with self.store.open_reader():
-            state = self.store.history.get_feedback_state(feedback_id, namespace)
+        with self.store.open_reader() as read:
+            state = read.history.get_feedback_state(feedback_id, namespace)
             if state is None:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
@@ -115,7 +115,7 @@ class LearningHistory:
             if note := _NOTHING_TO_UNDO.get(state.status):
                 return Receipt(feedback_id, state.status, note)
             name, waits = str(state.namespace), state.status == "waiting"
-            undo, reverted = self.plan_undo(feedback_id, name, None if waits else _UNDONE)
+            undo, reverted = self.plan_undo(read, feedback_id, name, None if waits else _UNDONE)
         settle = SettleFeedback(state.sequence, _CANCELLED, "undone")
         if reverted is None:
             if not waits:
@@ -127,11 +127,12 @@ class LearningHistory:
         return Receipt(feedback_id, "undone")
 
     def plan_undo(
-        self, feedback_id: str, namespace: str, note: str | None
+        self, read: Reader, feedback_id: str, namespace: str, note: str | None
     ) -> tuple[UndoFeedback, Reverted | None]:
         """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
 
         Args:
+            read: Reader of the store.
             feedback_id: Id of the feedback.
             namespace: Name of its namespace.
             note: Why; None where its status is to stay.
@@ -139,13 +140,13 @@ class LearningHistory:
         Returns:
             The change; None where no effects are stored, and it only releases the turns.
         """
-        known = self.store.learned.get_state(namespace)
+        known = read.learned.get_state(namespace)
         key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)
-        effects, reverted = self.store.history.get_effects(feedback_id, key), None
+        effects, reverted = read.history.get_effects(feedback_id, key), None
         if effects is not None:
             model, notes = model.without(effects.model, effects.later), effects.notes
             # With a note go the episodes that recall it.
-            episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
+            episodes = read.learned.episode_ids(key) if notes else effects.episodes
             reverted = Reverted(key, episodes, notes)
         undo = UndoFeedback(namespace, feedback_id, known.version, model.to_json(), note)
         return undo, reverted
@@ -156,9 +157,13 @@ class LearningHistory:
         """Delete the vectors of those episodes and notes that no longer exist."""
         if self.episodes is not None:
             remaining = set(self.store.learned.episode_ids(namespace))
-            self.episodes.delete(namespace, [one for one in episodes if one not in remaining])
+            self.episodes.delete(
+                self.store, namespace, [one for one in episodes if one not in remaining]
+            )
         if self.notes is not None and notes:
-            self.notes.remove(namespace, sorted(set(notes) - self.store.notes.ids(namespace)))
+            self.notes.remove(
+                self.store, namespace, sorted(set(notes) - self.store.notes.ids(namespace))
+            )
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:

@@ -255,7 +255,7 @@ class MaintenanceRunner:
             if run and gone:
                 self.store.apply([RemoveNotes(name, tuple(gone))])
                 if self.notes is not None:
-                    self.notes.remove(clock.key, gone)
+                    self.notes.remove(self.store, clock.key, gone)
         return looked, changed
 
     def _connect(self, run: str) -> StepCounts:

@@ -106,13 +106,13 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
     """Chunks with any of the rarest words of a text, best first; a bounded number of them."""
     store, settings = services.store, services.settings.seeds
     wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
-    with store.open_reader():
-        asked = select_query_words(list_query_words(words, store.language), settings)
-        facts = store.walk.read_facts(DEFAULT_NAMESPACE, asked)
-        scores = search_lexical(store, facts, compute_idf(facts), wide)
-        heads = {head.key: head.id for head in store.walk.get_nodes((), [*scores])}
+    with store.open_reader() as read:
+        asked = select_query_words(list_query_words(words, read.language), settings)
+        facts = read.walk.read_facts(DEFAULT_NAMESPACE, asked)
+        scores = search_lexical(read, facts, compute_idf(facts), wide)
+        heads = {head.key: head.id for head in read.walk.get_nodes((), [*scores])}
         best = [heads[key] for key in scores if key in heads]
-        nodes = store.catalog.documents(best)
+        nodes = read.catalog.documents(best)
     return [nodes[name] for name in best if name in nodes]
 
 
@@ -125,10 +125,9 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
         raise InvalidInputError(msg)
     services.identity.verify()
     vector = services.embedder.query(question)
-    store = services.store
-    with store.open_reader():
-        heads = find_nearest(store, services.index, vector, k)
-        nodes = store.catalog.documents([head.id for head in heads])
+    with services.store.open_reader() as read:
+        heads = find_nearest(read, services.index, vector, k)
+        nodes = read.catalog.documents([head.id for head in heads])
     scores = compare_vectors([head.vector for head in heads], vector)
     return [
         (_to_document(nodes[head.id]), float(score))
@@ -305,7 +304,7 @@ def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None)
     for space, owner in {(note.namespace, note.owner) for note in notes}:
         own = tuple(note.id for note in notes if note.owner == owner)
         services.store.apply([RemoveNotes(space, own)])
-        services.notes.remove(owner, own)
+        services.notes.remove(services.store, owner, own)
     return [note.id for note in notes]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -35,7 +35,7 @@ from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.learning.undo import LearningHistory
-from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.maintenance.autotune import tune_after_lesson
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -46,7 +46,8 @@ from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
+from crabpath_retrievers.storage.read.links import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.typed_search.derive import TypedGraphs
 from crabpath_retrievers.typed_search.view import NamespaceView
@@ -152,10 +153,8 @@ class Services:
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
-        self.typed_graphs = TypedGraphs(store, self.regions, settings.learning)
-        models = NamespaceModels(
-            store, self.episodes, self.notes, self.regions, self.ranker, settings
-        )
+        self.typed_graphs = TypedGraphs(self.regions, settings.learning)
+        models = NamespaceModels(self.episodes, self.notes, self.regions, self.ranker, settings)
         chosen_router = router or SoftmaxRouter(settings.policy)
         self.retrieval = self._make_retrieval(models, chosen_router, reranker)
         self.recorder = self._make_recorder(models)
@@ -184,8 +183,8 @@ class Services:
             self.embedder,
             self.identity,
             models,
-            SeedSearch(store, index, settings, models),
-            DocumentChooser(store, index, self.ranker, models, settings),
+            SeedSearch(index, settings, models),
+            DocumentChooser(index, self.ranker, models, settings),
             router,
             settings,
             reranker,
@@ -193,10 +192,8 @@ class Services:
 
     def _make_recorder(self, models: NamespaceModels) -> Recorder:
         store, settings = self.store, self.settings
-        learner = FeedbackLearner(
-            store, self.episodes, self.notes, self.regions, models.prior, settings
-        )
-        tune = Autotuner(store, settings).run_if_due
+        learner = FeedbackLearner(self.episodes, self.notes, self.regions, models.prior, settings)
+        tune = tune_after_lesson(settings)
         return Recorder(store, learner, self.identity.embed_text, tune, self.retrieval.rank_stated)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
@@ -359,12 +356,13 @@ class Services:
         if clock.notes:
             self.notes.forget(clock.key)
 
-    def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
+    def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
         """Keys and similarities of a node's k nearest neighbours, nearest first."""
-        (own,) = self.store.walk.get_nodes([node_id])
+        read = cast("Reader", links.source)
+        (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
-        heads = find_nearest(self.store, self.index, vector, k + 1)
-        near = compare_vectors([head.vector for head in heads], vector, self.store.stretch)
+        heads = find_nearest(read, self.index, vector, k + 1)
+        near = compare_vectors([head.vector for head in heads], vector, read.stretch)
         pairs = zip(heads, near, strict=True)
         others = [(head.key, similarity) for head, similarity in pairs if head.key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]

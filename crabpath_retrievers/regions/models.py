@@ -18,7 +18,7 @@ from crabpath_retrievers.regions.hubs import Hubs, Regions, StateHubs
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.routing.policy import ActionStatistics
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.walk import Clock
 
 RegionLevel = int | Literal["states"] | None
@@ -95,7 +95,7 @@ _MIN_TRIALS = 8.0  # fewest trials of an action in a region
 
 
 def list_tried_actions(
-    store: GraphStore,
+    read: Reader,
     regions: Regions,
     settings: RegionSettings,
     vector: Vector,
@@ -107,15 +107,15 @@ def list_tried_actions(
     One product with the hubs, one database query; empty if the corpus has no regions.
 
     Args:
-        store: The graph store.
+        read: Reader of the graph store.
         regions: Regions of the corpus.
         settings: Strength of the prior.
         vector: Unit query vector, shape ``[d]``.
         clock: State of the namespace.
         task: Type of the task; None without one.
     """
-    places = regions.places(vector, clock.hubs) if clock.hubs else ()
-    steps = store.regions.get_transitions(clock.key, places) if places else ()
+    places = regions.places(vector, clock.hubs, read) if clock.hubs else ()
+    steps = read.regions.get_transitions(clock.key, places) if places else ()
     chances = SuccessModel(places, steps, settings.prior_trials)
     found = []
     for action in chances.actions:

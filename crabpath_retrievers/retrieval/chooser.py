@@ -51,7 +51,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
     find_strongest_edges,
 )
 from crabpath_retrievers.retrieval.walk import Walk
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import (
@@ -69,8 +69,9 @@ _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates of a query, with the evidence for them."""
+    """The candidates of a query, with the evidence for them, and the reader that found them."""
 
+    read: Reader
     query: Query
     vector: Vector
     seeds: SeedHits
@@ -117,19 +118,24 @@ class Ranking(NamedTuple):
     better: Mapping[int, Version]
 
 
+def read_ranked_documents(
+    read: Reader, ranked: Sequence[ReturnedDocument], clock: Clock
+) -> dict[str, Node]:
+    """Contents of ranked documents, by id; of those that still exist."""
+    return read.walk.get_documents([item.node for item in ranked], clock)
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentChooser:
     """Chooses the documents of answers.
 
     Attributes:
-        store: Nodes, edges and all that was learned.
         index: Vectors of the documents.
         ranker: The ranker before anything was learned.
         models: What namespaces have learned.
         settings: Of all mechanisms.
     """
 
-    store: GraphStore
     index: VectorIndex
     ranker: Ranker
     models: NamespaceModels
@@ -145,17 +151,17 @@ class DocumentChooser:
             if remaining is not found:
                 found = remaining
                 ranking = self.rank(found)
-        documents = self.read_documents(ranking.documents, clock)
+        documents = read_ranked_documents(found.read, ranking.documents, clock)
         if query.candidate_ids is None:
             while repeats := self._find_repeats(ranking.documents, documents, found):
                 told = {**found.repeats, **repeats}
                 found = replace(self._leave_out(repeats.keys(), found), repeats=told)
                 ranking = self.rank(found)
-                documents = self.read_documents(ranking.documents, clock)
+                documents = read_ranked_documents(found.read, ranking.documents, clock)
             if better := self._find_versions(documents, found):
                 found = replace(found, better=better)
                 ranking = self.rank(found)
-                documents = self.read_documents(ranking.documents, clock)
+                documents = read_ranked_documents(found.read, ranking.documents, clock)
         return found, ranking, documents
 
     def _find_versions(
@@ -166,7 +172,7 @@ class DocumentChooser:
         dated = [name for name, node in documents.items() if has_date(node.metadata, settings)]
         pairs = find_versions(dated, found.evidence) if dated else []
         ids = sorted({pool[j].head.id for _, j in pairs} - documents.keys())
-        others = self.store.walk.get_documents(ids, found.seeds.clock) if ids else {}
+        others = found.read.walk.get_documents(ids, found.seeds.clock) if ids else {}
         nodes = {**documents, **others}
         contents = [nodes.get(hit.head.id) for hit in pool]
         return choose_versions(pairs, contents, settings, found.query.as_of, found.query.text)
@@ -176,7 +182,7 @@ class DocumentChooser:
         query, evidence, clock = found.query, found.evidence, found.seeds.clock
         pool, ranker = evidence.pool, self.ranker
         if clock.learned or found.explore is not None:
-            ranker = self.models.ranker(query.namespace, clock, found.explore)
+            ranker = self.models.ranker(found.read, query.namespace, clock, found.explore)
         features = matrix = ranker.features(evidence)
         if found.is_frozen:
             ranker, matrix = self.ranker, _leave_out_lessons(matrix)
@@ -240,7 +246,7 @@ class DocumentChooser:
         if found.is_frozen:
             matrix = ranking.matrix.copy()
             matrix[:, _COVERAGE] = 0.0
-            ranker = self.models.ranker(query.namespace, found.seeds.clock)
+            ranker = self.models.ranker(found.read, query.namespace, found.seeds.clock)
         else:
             matrix, ranker = _leave_out_lessons(ranking.matrix), self.ranker
         order = ranker.order(matrix, evidence, query.k, ranking.among)
@@ -282,7 +288,7 @@ class DocumentChooser:
         pool = evidence.pool
         among: Sequence[int] = range(len(pool))
         if query.one_per_document:
-            among = self._best_chunks(evidence, matrix, ranker.log_odds(matrix))
+            among = self._best_chunks(found, matrix, ranker.log_odds(matrix))
         if query.candidate_ids is not None:
             allowed = set(query.candidate_ids)
             among = [i for i in among if pool[i].head.id in allowed]
@@ -344,10 +350,6 @@ class DocumentChooser:
         propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
         return [*kept, *drawn, *others], propensities
 
-    def read_documents(self, ranked: Sequence[ReturnedDocument], clock: Clock) -> dict[str, Node]:
-        """Contents of ranked documents, by id; of those that still exist."""
-        return self.store.walk.get_documents([item.node for item in ranked], clock)
-
     def _find_repeats(
         self,
         ranked: Sequence[ReturnedDocument],
@@ -357,13 +359,13 @@ class DocumentChooser:
         """The document that is ranked before and says the same, by the id of each repeat."""
         vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
         nodes = [documents[item.node] for item in ranked if item.node in documents]
-        repeats = find_repeats(nodes, vectors, self.store.stretch)
+        repeats = find_repeats(nodes, vectors, found.read.stretch)
         if repeats:  # the rest of the candidates may have as many
-            near = find_near({*repeats.values()}, vectors, self.store.stretch)
+            near = find_near({*repeats.values()}, vectors, found.read.stretch)
             ids = sorted({*near} - documents.keys())
-            rest = self.store.walk.get_documents(ids, found.seeds.clock)
+            rest = found.read.walk.get_documents(ids, found.seeds.clock)
             others = [rest[name] for name in near if name in rest]
-            repeats = find_repeats([*nodes, *others], vectors, self.store.stretch)
+            repeats = find_repeats([*nodes, *others], vectors, found.read.stretch)
         return repeats
 
     def _leave_out(self, gone: AbstractSet[str], found: Candidates) -> Candidates:
@@ -371,7 +373,7 @@ class DocumentChooser:
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
         walk, information = found.walk, found.seeds.information
         evidence = Evidence.from_pool(
-            pool, walk.support, walk.inhibition, information, self.store.stretch
+            pool, walk.support, walk.inhibition, information, found.read.stretch
         )
         return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
@@ -385,11 +387,11 @@ class DocumentChooser:
         """
         clock, pool = found.seeds.clock, found.evidence.pool
         ids = [item.node for item in ranked]
-        gone = find_deleted(find_existing, self.store, ids, clock)
+        gone = find_deleted(find_existing, found.read, ids, clock)
         if not gone:
             return found
         others = [hit.head.id for hit in pool if hit.head.id not in set(ids)]
-        gone |= find_deleted(find_existing, self.store, others, clock)
+        gone |= find_deleted(find_existing, found.read, others, clock)
         remaining = self._leave_out(gone, found)
         if not remaining.evidence.pool:
             _log.warning(
@@ -431,10 +433,11 @@ class DocumentChooser:
         best = sorted(taught, key=lambda i: (keys[i] in replaced, -taught[i], -odds[i]))
         return best if best and keys[best[0]] in replaced else best[1:]
 
-    def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> list[int]:
+    def _best_chunks(self, found: Candidates, matrix: Matrix, odds: Floats) -> list[int]:
         """The best chunk of every document, as indices into the pool."""
+        evidence = found.evidence
         nodes = [hit.head.id for hit in evidence.pool]
-        document = {node.id: node.document for node in self.store.catalog.find_chunks(ids=nodes)}
+        document = {node.id: node.document for node in found.read.catalog.find_chunks(ids=nodes)}
         order = np.argsort(-odds, kind="stable").tolist()
         return select_best_chunks(
             [document.get(node, node) for node in nodes], order, evidence, matrix
@@ -454,11 +457,11 @@ class DocumentChooser:
         together = insert_corrections(order, len(order), corrections, others)
         heads = [found.evidence.pool[i].head for i in together]
         ids = [head.id for head in heads]
-        documents = self.store.walk.get_documents(ids, found.seeds.clock)
-        documents |= mark_corrections(self.store, documents, query.namespace)
+        documents = found.read.walk.get_documents(ids, found.seeds.clock)
+        documents |= mark_corrections(found.read, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
         characters = self.settings.rank.characters_per_token
-        bounds = SelectionLimits(k, max_tokens, characters, self.store.stretch)
+        bounds = SelectionLimits(k, max_tokens, characters, found.read.stretch)
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places

@@ -5,7 +5,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.rerank.ranker import (
     apply_tag_hints,
 )
-from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser
+from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, read_ranked_documents
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
 from crabpath_retrievers.retrieval.dates import (
     date_candidates,
@@ -46,7 +46,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
 )
 from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
 from crabpath_retrievers.vectors.base import (
@@ -121,7 +121,7 @@ class RetrievalPipeline:
         reranker: Orders the best candidates; None leaves their order to the ranker.
     """
 
-    store: GraphStore
+    store: Store
     index: VectorIndex
     embedder: Embedder
     fingerprint: EmbedderFingerprint
@@ -132,12 +132,15 @@ class RetrievalPipeline:
     settings: Settings
     reranker: Reranker | None = None
 
-    def steps(self, text: str, options: QueryOptions) -> Operations[Answer]:
+    def steps(
+        self, text: str, options: QueryOptions, read: Reader | None = None
+    ) -> Operations[Answer]:
         """Answer a question, and record the turn.
 
         Args:
             text: The question.
             options: Of the query.
+            read: Reader of all that is stored; None for one of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -147,7 +150,7 @@ class RetrievalPipeline:
         while True:
             version = self.fingerprint.version
             try:
-                return (yield from self._answer_once(query, version))
+                return (yield from self._answer_once(read, query, version))
             except _EmbedderChangedError:
                 _log.debug("the embedder was changed: the question is asked again")
             except (StoreError, EmbeddingMismatchError, ValueError):
@@ -155,17 +158,18 @@ class RetrievalPipeline:
                     yield from perform(self.fingerprint.require_current)
                     raise
 
-    def _answer_once(self, query: Query, version: int) -> Operations[Answer]:
+    def _answer_once(self, given: Reader | None, query: Query, version: int) -> Operations[Answer]:
         """Answer a question with this version of the embedder, and record the turn."""
         begin = time.perf_counter()
         vector = yield from self._embed(query)
         latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
-        rest = partial(self._answer_vector, query, vector, latency, version)
+        read = self.store.start_query() if given is None else given
+        rest = partial(self._answer_vector, read, query, vector, latency, version)
         asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
         if asks_router or self.reranker is not None:
-            answer = yield from wrap_blocking(rest(), self.store.start_query().run)
+            answer = yield from wrap_blocking(rest(), read.run)
         else:  # nothing more is awaited
-            answer = yield from perform(self._run_at_once, rest)
+            answer = yield from perform(read.run, lambda: run(rest()))
         return answer
 
     @contextmanager
@@ -176,13 +180,22 @@ class RetrievalPipeline:
         """
         own = [to_unit_vector(vector) for vector in vectors]
         limit = max(self.settings.seeds.hits_per_engine, k)
-        with self.index.search_ahead(own, limit), self.models.search_ahead(namespace, own):
+        with (
+            self.index.search_ahead(own, limit),
+            self.models.search_ahead(self.store, namespace, own),
+        ):
             yield
 
-    def rank_stated(self, feedback: Feedback) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
+    def rank_stated(
+        self, store: Store, feedback: Feedback
+    ) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
         Neither a chat model nor a reranker is asked.
+
+        Args:
+            store: The store, or an open transaction of it.
+            feedback: The feedback.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
@@ -190,7 +203,7 @@ class RetrievalPipeline:
         """
         logged = None
         if feedback.turn_id is not None:
-            logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+            logged = store.turns.find(feedback.turn_id, namespace=feedback.namespace)
         if logged is None or logged.vector is None:
             return feedback, ()
         known: dict[str, Any] = {
@@ -199,7 +212,7 @@ class RetrievalPipeline:
             if (names := getattr(feedback, field)) is not None
         }
         feedback = replace(feedback, **known)
-        chunks = self.find_named_chunks(feedback.stated_documents)
+        chunks = find_named_chunks(store, feedback.stated_documents)
         returned = {item.node for item in logged.turn.returned}
         missing = {
             node
@@ -208,7 +221,8 @@ class RetrievalPipeline:
             for node in nodes[:MAX_CHUNKS]
         }
         space, vector = logged.turn.namespace, logged.vector.astype(np.float32)
-        ranked = self.rank_among(logged.turn.query, space, vector, sorted(missing))
+        with store.open_reader() as read:  # not from a replica: it is written
+            ranked = self.rank_among(read, logged.turn.query, space, vector, sorted(missing))
         order = {item.node: place for place, item in enumerate(ranked)}
         best = {
             name: [node for node in nodes if node in returned]
@@ -223,13 +237,14 @@ class RetrievalPipeline:
         return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
 
     def rank_among(
-        self, text: str, namespace: str, vector: Vector, ids: Sequence[str]
+        self, read: Reader, text: str, namespace: str, vector: Vector, ids: Sequence[str]
     ) -> tuple[ReturnedDocument, ...]:
         """Some chunks as a question ranks them, best first; unknown ids are left out.
 
         Neither a chat model nor a reranker is asked, and nothing is recorded.
 
         Args:
+            read: Reader of the store.
             text: The question.
             namespace: The namespace that asks.
             vector: Of the question, shape ``[d]``.
@@ -245,28 +260,13 @@ class RetrievalPipeline:
             "record": False,
         }
         own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
-        with self.store.open_reader():  # not from a replica: it is written
-            return run(own.steps(text, options)).turn.returned
-
-    def find_named_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
-        """Ids of chunks by what names them: their own id, that of their document, their source.
-
-        Other names, which may be those of notes, are kept as they are.
-        """
-        wanted = sorted(names)
-        found = self.store.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
-        chunks: dict[str, list[str]] = {}
-        for chunk in found:
-            for name in {chunk.document, chunk.source}:
-                chunks.setdefault(name, []).append(chunk.id)
-        own = {chunk.id: [chunk.id] for chunk in found}
-        return {name: own.get(name) or chunks.get(name, [name]) for name in names}
+        return run(own.steps(text, options, read)).turn.returned
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
         query = Query.from_options(text, **options)
         vector = yield from self._embed(query)
-        found = yield from self._find(query, vector, None, {}, _DEPTHS[0])
+        found = yield from self._find(self.store, query, vector, None, {}, _DEPTHS[0])
         return found.evidence
 
     def _embed(self, query: Query) -> Operations[Vector]:
@@ -282,7 +282,7 @@ class RetrievalPipeline:
         except InvalidInputError as error:
             _log.warning("a question is answered by its words alone: %s", error)
             size = self.fingerprint.size or 1
-            return (yield from perform(self.search.find_stand_in, query, size))
+            return (yield from perform(self.search.find_stand_in, self.store, query, size))
         return (yield from self._verify(vector))
 
     def _verify(self, vector: Vector) -> Operations[Vector]:
@@ -290,15 +290,9 @@ class RetrievalPipeline:
             yield from perform(self.fingerprint.verify, vector)
         return vector
 
-    def _run_at_once(self, make_steps: Callable[[], Operations[Answer]]) -> Answer:
-        def answer() -> Answer:
-            with self.store.open_reader():
-                return run(make_steps())
-
-        return self.store.start_query().run(answer)
-
     def _answer_vector(
         self,
+        read: Reader,
         query: Query,
         vector: Vector,
         latency: dict[str, float],
@@ -310,7 +304,7 @@ class RetrievalPipeline:
         answer: Answer | None = None
         size = 0
         for depth in _DEPTHS:
-            found = yield from self._find(query, vector, explore, latency, depth)
+            found = yield from self._find(read, query, vector, explore, latency, depth)
             if self.reranker is not None:
                 found = yield from self._rerank(self.reranker, found, latency)
             more = len(found.evidence.pool) + len(found.repeats)
@@ -344,6 +338,7 @@ class RetrievalPipeline:
 
     def _find(
         self,
+        read: Reader,
         query: Query,
         vector: Vector,
         explore: np.random.Generator | None,
@@ -352,21 +347,21 @@ class RetrievalPipeline:
     ) -> Operations[Candidates]:
         """Search so deep and walk; the milliseconds of both are added to ``latency``."""
         times = [time.perf_counter()]
-        seeds = yield from perform(self.search.find, query, vector, depth)
+        seeds = yield from perform(self.search.find, read, query, vector, depth)
         if not self.fingerprint.is_current(seeds.clock.corpus):
-            yield from perform(self.fingerprint.require_current, seeds.clock.corpus)
+            yield from perform(self.fingerprint.require_current, seeds.clock.corpus, read)
         times.append(time.perf_counter())
-        walk = yield from self._walk(query, vector, seeds, explore)
+        walk = yield from self._walk(read, query, vector, seeds, explore)
         times.append(time.perf_counter())
         for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
             latency[name] = round((end - begin) * 1000, 3)
-        pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
+        pool = yield from perform(self._collect_pool, read, query, vector, seeds, walk)
         corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
         if seeds.clock.notes:
             found = [hit.head.key for hit in pool]
             limit = self.settings.note.max_scanned
             corrections, notes, pool = yield from perform(
-                find_corrections, self.store, query, vector, seeds, pool, limit
+                find_corrections, read, query, vector, seeds, pool, limit
             )
             companions = notes.keys() - found
         evidence = Evidence.from_pool(
@@ -374,9 +369,10 @@ class RetrievalPipeline:
             walk.support,
             walk.inhibition,
             seeds.information,
-            self.store.stretch,
+            read.stretch,
         )
         return Candidates(
+            read,
             query,
             vector,
             seeds,
@@ -389,7 +385,12 @@ class RetrievalPipeline:
         )
 
     def _walk(
-        self, query: Query, vector: Vector, seeds: SeedHits, explore: np.random.Generator | None
+        self,
+        read: Reader,
+        query: Query,
+        vector: Vector,
+        seeds: SeedHits,
+        explore: np.random.Generator | None,
     ) -> Operations[Walk]:
         clock, hits, tiers = seeds.clock, seeds.hits.values(), self.settings.tiers
         router = self.router
@@ -398,40 +399,45 @@ class RetrievalPipeline:
         request = RoutingRequest(
             query.text,
             callbacks=query.callbacks,
-            read=lambda ids: self.store.walk.get_documents(ids, clock),
+            read=lambda ids: read.walk.get_documents(ids, clock),
             policy=self.settings.policy,
             recalled=max((hit.again for hit in hits), default=0.0),
-            tried=cache(lambda: self.models.list_tried_actions(vector, clock, query.task_type)),
+            tried=cache(
+                lambda: self.models.list_tried_actions(read, vector, clock, query.task_type)
+            ),
         )
         walker = Walker(
             request,
             vector,
-            read_edges=self._make_edge_reader(query, vector, clock),
+            read_edges=self._make_edge_reader(read, query, vector, clock),
             router=router,
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
             temperature=self.settings.policy.temperature,
-            stretch=self.store.stretch,
+            stretch=read.stretch,
             on_hop=query.on_hop,
         )
         return walker.steps(choose_entries(hits, self.settings))
 
-    def _make_edge_reader(self, query: Query, vector: Vector, clock: Clock) -> ReadEdges:
+    def _make_edge_reader(
+        self, read: Reader, query: Query, vector: Vector, clock: Clock
+    ) -> ReadEdges:
         """Reader of a walk's edges, in a confined one only of those to allowed documents."""
-        read = partial(self.store.walk.get_outgoing_edges, clock=clock)
+        read_all = partial(read.walk.get_outgoing_edges, clock=clock)
         if not (query.filter and query.confined):
-            return read
+            return read_all
+        index = self.index.on(read)
 
         def read_allowed(keys: Sequence[int]) -> Frontier:
-            edges, stops = read(keys)
+            edges, stops = read_all(keys)
             ids = sorted({edge.target.id for edge in edges})
-            allowed = self.index.filter_ids(ids, vector, query.filter)
+            allowed = index.filter_ids(ids, vector, query.filter)
             return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
         return read_allowed
 
     def _collect_pool(
-        self, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
+        self, read: Reader, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
     ) -> Sequence[Candidate]:
         """All nodes that search found or that edges of visited nodes lead to, after the filter."""
         clock, hits = seeds.clock, seeds.hits
@@ -443,14 +449,14 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = self.index.filter_ids(ids, vector, query.filter)
+            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
-            expired = self.models.find_expired([hit.head.id for hit in reached], clock)
+            expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)
             reached = [hit for hit in reached if hit.head.id not in expired]
         pool = [*hits.values(), *reached]
         if query.recency or query.as_of:
-            nodes = self.store.walk.get_documents([hit.head.id for hit in pool], clock)
+            nodes = read.walk.get_documents([hit.head.id for hit in pool], clock)
             pool = date_candidates(
                 pool, nodes, self.settings.dates, as_of=query.as_of, recency=query.recency
             )
@@ -458,9 +464,9 @@ class RetrievalPipeline:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             ids = [hit.head.id for hit in pool]
-            nodes = self.store.walk.get_documents(ids, clock)
+            nodes = read.walk.get_documents(ids, clock)
             pool = apply_tag_hints(pool, nodes, query.boost_tags)
-        return self.models.add_usage(pool, clock) if clock.learned else pool
+        return self.models.add_usage(read, pool, clock) if clock.learned else pool
 
     def _answer(
         self, found: Candidates, latency: dict[str, float], version: int, *, is_last: bool
@@ -471,8 +477,8 @@ class RetrievalPipeline:
         left, unless this search is the last one.
         """
         begin = time.perf_counter()
-        query, clock = found.query, found.seeds.clock
-        is_frozen = self.models.has_lost(query.namespace, clock)
+        read, query, clock = found.read, found.query, found.seeds.clock
+        is_frozen = self.models.has_lost(read, query.namespace, clock)
         found, ranking, documents = self.chooser.choose(replace(found, is_frozen=is_frozen))
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
@@ -482,9 +488,9 @@ class RetrievalPipeline:
             ranked = self.chooser.rank(
                 replace(found, order=(*rankings.teams,), is_draft=True)
             ).documents
-            documents = self.chooser.read_documents(ranked, clock)
+            documents = read_ranked_documents(read, ranked, clock)
         if clock.notes:
-            documents |= self._complete_notes(documents, query.namespace)
+            documents |= _complete_notes(read, documents, query.namespace)
         # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranked if item.node in documents]
         latency["rank"] = round((time.perf_counter() - begin) * 1000, 3)
@@ -508,20 +514,36 @@ class RetrievalPipeline:
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
 
-    def _complete_notes(self, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-        """The notes among the nodes, with the metadata keys that document templates expect.
 
-        The text of a correction says that it is one.
-        """
-        notes = {key: node for key, node in nodes.items() if not node.document}
-        if not notes:
-            return notes
-        samples = self.store.catalog.sample()
-        marked = mark_corrections(self.store, notes, namespace)
-        return {
-            key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
-            for key, note in marked.items()
-        }
+def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[str]]:
+    """Ids of chunks by what names them: their own id, that of their document, their source.
+
+    Other names, which may be those of notes, are kept as they are.
+    """
+    wanted = sorted(names)
+    found = read.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
+    chunks: dict[str, list[str]] = {}
+    for chunk in found:
+        for name in {chunk.document, chunk.source}:
+            chunks.setdefault(name, []).append(chunk.id)
+    own = {chunk.id: [chunk.id] for chunk in found}
+    return {name: own.get(name) or chunks.get(name, [name]) for name in names}
+
+
+def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
+    """The notes among the nodes, with the metadata keys that document templates expect.
+
+    The text of a correction says that it is one.
+    """
+    notes = {key: node for key, node in nodes.items() if not node.document}
+    if not notes:
+        return notes
+    samples = read.catalog.sample()
+    marked = mark_corrections(read, notes, namespace)
+    return {
+        key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
+        for key, note in marked.items()
+    }
 
 
 def _estimate_use(hit: Candidate) -> float:

@@ -309,7 +309,7 @@ class Replica:
         self._has_written = True
 
     @contextmanager
-    def open_reader(self) -> Iterator[sa.Connection]:
+    def connect(self) -> Iterator[sa.Connection]:
         """A connection to the replica, for all the reads of one query.
 
         Raises:

@@ -6,6 +6,7 @@ that publishes their documents. Queries run in the thread of the memory, as all 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from crabpath_retrievers.core import filters
@@ -23,7 +24,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.vectors import VectorQueries
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS, NEXT, Condition, VectorType
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -39,7 +40,7 @@ class PgVectorIndex(VectorIndex):
     removal = (DeleteQueuedVectors(),)
     switch = (SwitchVectorTables(),)
 
-    def __init__(self, store: GraphStore, collection: str | None = None) -> None:
+    def __init__(self, store: Store, collection: str | None = None) -> None:
         """Use the database of a graph store.
 
         Args:
@@ -125,6 +126,15 @@ class PgVectorIndex(VectorIndex):
         """Delete vectors; unknown ids are ignored."""
         if ids and self._find_type() is not None:
             self._store.apply([DeleteVectors(tuple(ids), self._collection)])
+
+    def on(self, read: Reader) -> "PgVectorIndex":
+        """Search on the connection of a reader, and change within a transaction, if it is one."""
+        queries = VectorQueries(read, self._collection)
+        self._type = self._type or queries.find_type()
+        bound = copy(self)
+        store = read if isinstance(read, Store) else self._store
+        vars(bound).update(_store=store, _queries=queries)
+        return bound
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first; as many with a filter."""

@@ -91,7 +91,7 @@ def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere
         for _ in range(2):
             memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             (row,) = connection.execute(query).all()
         assert row.namespace == "ann"
         ((_, before_row, after_row),) = json.loads(row.inverse)["images"]

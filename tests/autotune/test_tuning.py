@@ -105,7 +105,7 @@ def test_a_dry_run_changes_nothing_and_finds_what_the_run_will_find(open_dying):
     with open_dying() as memory:
 
         def everything():
-            with memory.store.open_reader() as connection:
+            with memory.store.connect() as connection:
                 return {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
 
         before = everything()

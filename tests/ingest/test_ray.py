@@ -123,7 +123,7 @@ def test_a_killed_worker_is_replaced(cluster, tmp_path, expected):
     killing = KillsItsWorker(size=16, mark=str(tmp_path / "embedding"))
     KillsItsFinder.mark = str(tmp_path / "linking")
     settings = LinkSettings()
-    linkers = [KillsItsFinder(settings), *make_linkers(settings, lambda _id, _k: ())[1:]]
+    linkers = [KillsItsFinder(settings), *make_linkers(settings, lambda *_: ())[1:]]
     with CrabPath.open(tmp_path / "ray", embeddings=killing, linkers=linkers) as memory:
         memory.add_dataset(make_dataset())
         assert (tmp_path / "embedding").exists()

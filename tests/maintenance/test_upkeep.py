@@ -26,7 +26,7 @@ TAUGHT = EdgeKind.TAUGHT
 
 
 def read(memory, *chosen):
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         return [sorted(map(tuple, connection.execute(sa.select(table)))) for table in chosen]
 
 

@@ -43,7 +43,7 @@ def read_moves(store):
     """Kind, cause, delta and mark of every move, in order."""
     names = ("kind", "cause", "delta", "decay_at")
     columns = [weight_changes.c[name] for name in names]
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
 
 

@@ -213,12 +213,12 @@ def test_what_the_database_refuses_leaves_nothing(pgvector_url, table):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(3))
         refuse = f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK (false) NOT VALID"
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             connection.exec_driver_sql(refuse)
         with pytest.raises(StoreError, match="refused"):
             memory.add_documents(pages(6))
         assert len(held(memory)) == 3
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT refused")
         memory.add_documents(pages(6))
         assert len(held(memory)) == 6

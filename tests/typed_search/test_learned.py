@@ -10,7 +10,7 @@ QUERY = "text 5 word5"
 
 def typed(memory, namespace="default"):
     graphs = get_services(memory).typed_graphs
-    return graphs.derive(memory.store.walk.get_clock(namespace)).weights
+    return graphs.derive(memory.store, memory.store.walk.get_clock(namespace)).weights
 
 
 def judge(memory, text, outcome, *, used=True, feedback_id=None, namespace="default"):

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from crabpath_retrievers.maintenance.health.measure import (
     measure_health,
     project_dormant_share,
 )
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Autotuner:
         ConflictError: Another process changed the knobs meanwhile.
     """
 
-    store: GraphStore
+    store: Store
     settings: Settings
 
     def knobs(self, namespace: str) -> Knobs:
@@ -161,3 +161,10 @@ class Autotuner:
         if not asked and learned.version - max(0, past.learned) < every:
             return f"fewer than {every} lessons since the last run"
         return ""
+
+
+def tune_after_lesson(settings: Settings) -> Callable[[Store, str, int], None]:
+    """Make what runs the autotuner after a lesson when it is due."""
+    return lambda store, namespace, lessons: Autotuner(store, settings).run_if_due(
+        namespace, lessons
+    )
