@@ -23,12 +23,12 @@ from crabpath_retrievers.cli.options import (
     make_table,
     namespace_option,
 )
-from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.storage.write.namespaces import set_frozen
 from crabpath_retrievers.transfer.archive_reader import open_archive
 from crabpath_retrievers.transfer.export import export_archive
 
@@ -103,7 +103,7 @@ def unfreeze_namespace(namespace: OneNamespace = "default", store: Store = DEFAU
 def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
     space = namespace_of(namespace)
     with existing_store(store) as opened:
-        opened.apply([SetFrozen(space, frozen=frozen)])
+        opened.write(set_frozen, space, frozen=frozen)
     text = f"{escape(space)} {'learns nothing more' if frozen else 'learns again'}"
     return Output({"namespace": space, "frozen": frozen}, [text])
 

@@ -8,12 +8,7 @@ from typing import NamedTuple
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from crabpath_retrievers.core.changes import SettleFeedback
-from crabpath_retrievers.core.changes.history import (
-    DeleteSnapshot,
-    RestoreSnapshot,
-    TakeSnapshot,
-    UndoFeedback,
-)
+from crabpath_retrievers.core.changes.history import UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
@@ -23,6 +18,11 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
+from crabpath_retrievers.storage.write.history import (
+    apply_snapshot,
+    drop_snapshot,
+    write_snapshot,
+)
 
 retry_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
@@ -177,7 +177,7 @@ class LearningHistory:
             msg = f"namespace {space!r} has a snapshot {label!r}: choose another name or delete it"
             raise InvalidInputError(msg)
         identity = uuid.uuid4().hex
-        self.store.apply([TakeSnapshot(space, identity, label)])
+        self.store.write(write_snapshot, space, identity, label)
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
@@ -185,7 +185,7 @@ class LearningHistory:
         stored = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.get_clock(stored.namespace).key
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
-        self.store.apply([RestoreSnapshot(stored.id)])
+        self.store.write(apply_snapshot, stored.id)
         self.delete_vectors(key, episodes, notes)
         if self.episodes is not None:
             self.episodes.catch_up()
@@ -194,7 +194,7 @@ class LearningHistory:
     def delete(self, snapshot: str, namespace: str | None) -> str:
         """Delete a snapshot and return its id."""
         stored = self.find_snapshot(snapshot, namespace)
-        self.store.apply([DeleteSnapshot(stored.id)])
+        self.store.write(drop_snapshot, stored.id)
         return stored.id
 
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:

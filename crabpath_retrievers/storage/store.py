@@ -7,8 +7,9 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -62,7 +63,7 @@ from crabpath_retrievers.storage.sql_tools import open_driver_cursor
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 SCHEMA_VERSION = 5
@@ -125,6 +126,7 @@ def read_schema_version(connection: sa.Connection) -> int | None:
 
 
 _log = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -157,6 +159,20 @@ class Store(Reader):
         Raises:
             StoreError: The database failed, and no change was applied.
         """
+
+    def write(
+        self,
+        work: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """The result of a function that writes, called in one transaction with these arguments.
+
+        Raises:
+            StoreError: The database failed, and nothing was written.
+        """
+        found: T = self.apply([Write(work, *args, **options)])[0]
+        return found
 
     @abstractmethod
     def apply_together(self, work: Callable[["Store"], T]) -> T:
@@ -363,13 +379,13 @@ class GraphStore(Store):
         self.flush()
         opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            done = _OpenChanges(connection, self._fulltext, set())
+            done = _OpenChanges(connection, self._fulltext)
             yield done
-            if touches_corpus := any(kind.touches_corpus for kind in done.kinds):
+            if done.touches_corpus:
                 renew_corpus_version(Transaction(connection, self._fulltext))
         if self._replica is not None and not done.kinds <= {RecordTurn}:
             self._replica.note_write()
-        if touches_corpus:
+        if done.touches_corpus:
             self._memory.corpus.forget()
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
@@ -521,18 +537,23 @@ def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
             cursor.execute("RELEASE SAVEPOINT part")
 
 
-class _OpenChanges(NamedTuple):
-    """A transaction that is open, and the kinds of the changes that it has carried out."""
+@dataclass(slots=True)
+class _OpenChanges:
+    """A transaction that is open, and an account of the changes that it has carried out."""
 
     connection: sa.Connection
     fulltext: FullText
-    kinds: set[type[Change]]
+    kinds: set[type[Change]] = field(default_factory=set)
+    touches_corpus: bool = False
 
     def carry_out(self, changes: Sequence[Change]) -> list[Any]:
         """Carry out changes; returns what their writers return."""
         self.kinds.update(map(type, changes))
         transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
-        return [apply_change(transaction, change) for change in changes]
+        found = [apply_change(transaction, change) for change in changes]
+        self.touches_corpus |= transaction.touches_corpus
+        self.touches_corpus |= any(change.touches_corpus for change in changes)
+        return found
 
 
 class _OpenTransaction(ConnectionReader, Store):

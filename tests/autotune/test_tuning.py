@@ -49,7 +49,7 @@ def open_well(grow):
 def let_all_fade(memory):
     """Somebody sets the half-life to 20, and much is learned."""
     memory.maintenance.set_knobs("ann", half_life=20)
-    memory.store.apply([make_change("AdvanceClock", "ann", exponent=9.0)])
+    memory.store.apply([make_change("advance_clock", "ann", exponent=9.0)])
     memory.retrieve("question1", namespace="ann")
 
 

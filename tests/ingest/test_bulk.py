@@ -119,10 +119,10 @@ KILL = """
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.ingest import bulk, pipeline
-    from tests.seams import kill_after
+    from tests.seams import stop_after
 
     pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
-    kill_after({change!r}, {left})
+    stop_after({change!r}, {left})
     with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents(make_linked_corpus(240))
 """

@@ -137,11 +137,11 @@ KILL = """
     import test_ray
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.ingest import bulk, pipeline
-    from tests.seams import kill_after
+    from tests.seams import stop_after
     import ray
 
     pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 50, 64
-    kill_after({change!r}, 2)
+    stop_after({change!r}, 2)
     ray.init(address={address!r}, log_to_driver=False)
     with CrabPath.open({place!r}, embeddings=test_ray.EMBEDDINGS) as memory:
         memory.add_dataset(test_ray.make_dataset())

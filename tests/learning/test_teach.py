@@ -158,7 +158,7 @@ def test_what_cannot_be_taught_is_refused(retriever, unchanged, text, options, m
 
 
 def test_a_frozen_namespace_refuses(memory):
-    memory.store.apply([make_change("SetFrozen", "ann", frozen=True)])
+    memory.store.apply([make_change("set_frozen", "ann", frozen=True)])
     for method in (memory.teach, memory.correct):
         with pytest.raises(InvalidInputError, match="'ann' is frozen"):
             method(TEXT, namespace="ann")

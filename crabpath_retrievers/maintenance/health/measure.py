@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.changes.maintenance import RecordHealth
 from crabpath_retrievers.maintenance.health.report import (
     HealthMeasurements,
     HealthReport,
@@ -17,6 +16,7 @@ from crabpath_retrievers.maintenance.health.report import (
 )
 from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.write.maintenance import record_health
 from crabpath_retrievers.vectors.base import FindExisting
 
 
@@ -46,7 +46,7 @@ def measure_health(
     if record and clock.key:
         kept = settings.health.max_reports
         facts = report.to_dict()
-        store.apply([RecordHealth(namespace, clock.turn, report.created, facts, kept)])
+        store.write(record_health, namespace, clock.turn, report.created, facts, kept)
     return report
 
 
