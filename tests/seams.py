@@ -3,11 +3,11 @@
 Everything else goes through the public API. A test imports them as ``from tests.seams import …``.
 """
 
-import os
 import signal
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from inspect import isfunction
 from pkgutil import iter_modules
 from typing import Any
 
@@ -19,6 +19,9 @@ from crabpath_retrievers.core import changes
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import store as store_module
+from crabpath_retrievers.storage import write as writers
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 
 
@@ -57,7 +60,7 @@ def finish_learning(memory: CrabPath) -> None:
 
 def get_remembered_texts(store: GraphStore) -> Any:
     """Return the cache in which a store remembers what it has read of the corpus."""
-    return store.walk._corpus
+    return store.walk._memory.corpus
 
 
 def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
@@ -66,22 +69,35 @@ def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
 
 
 def make_change(kind: str, *given: Any, **fields: Any) -> Any:
-    """Make a record for ``GraphStore.apply``, or a part of one, by the name of its class."""
-    names = (f"{changes.__name__}.{module.name}" for module in iter_modules(changes.__path__))
-    (made,) = {found for name in names if (found := getattr(import_module(name), kind, None))}
-    return made(*given, **fields)
+    """Make a change for ``GraphStore.apply``, or a part of one, by the name of its class.
+
+    What is no record, but a function that writes, is meant by the name of the function.
+    """
+    for package in (changes, writers):
+        for module in iter_modules(package.__path__):
+            made = getattr(import_module(f"{package.__name__}.{module.name}"), kind, None)
+            if made is not None:
+                return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)
+    raise KeyError(kind)
 
 
-def kill_after(change: str, times: int) -> None:
-    """Kill this process once its stores have applied changes of a type so many times."""
-    left, apply = times, GraphStore.apply
+def stop_after(
+    change: str,
+    times: int,
+    stop: Callable[[], object] = lambda: signal.raise_signal(signal.SIGKILL),
+    patch: pytest.MonkeyPatch | None = None,
+) -> None:
+    """Kill this process, or ``stop`` it otherwise, once stores have applied a change so often."""
+    left = times
+    for kind in (GraphStore, store_module._OpenTransaction):
 
-    def apply_and_kill(store: GraphStore, changes: Any) -> list[Any]:
-        nonlocal left
-        found = apply(store, changes)
-        left -= any(type(each).__name__ == change for each in changes)
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
+        def apply_and_stop(store: Any, given: Any, apply: Any = kind.apply) -> list[Any]:
+            nonlocal left
+            found: list[Any] = apply(store, given)
+            if change in [getattr(each, "work", type(each)).__name__ for each in given]:
+                left -= 1
+                if left <= 0:
+                    stop()
+            return found
 
-    GraphStore.apply = apply_and_kill
+        (patch or pytest.MonkeyPatch()).setattr(kind, "apply", apply_and_stop)

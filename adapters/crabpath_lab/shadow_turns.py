@@ -18,7 +18,7 @@ from crabpath_retrievers.core.text import to_storable, tokenise
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.retrieval.pipeline import MAX_CHUNKS
+from crabpath_retrievers.retrieval.pipeline import MAX_CHUNKS, find_named_chunks
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 64  # questions; more are left out
@@ -151,7 +151,7 @@ def _match(
     """
     retrieval, catalog = services.retrieval, services.store.catalog
     named = [_list_names(document) for document in documents]
-    chunks = retrieval.find_named_chunks({name for names in named for name in names})
+    chunks = find_named_chunks(services.store, {name for names in named for name in names})
     ids = {node for nodes in chunks.values() for node in nodes[:MAX_CHUNKS]}
     contents = catalog.documents(sorted(ids))
     candidates = [
@@ -168,7 +168,8 @@ def _match(
             for found, document in zip(candidates, documents, strict=True)
         ]
     wanted = sorted({node for nodes in candidates for node in nodes})
-    ranked = retrieval.rank_among(query.text, query.namespace, vector, wanted)
+    with services.store.open_reader() as read:
+        ranked = retrieval.rank_among(read, query.text, query.namespace, vector, wanted)
     places = {item.node: place for place, item in enumerate(ranked)}
 
     def choose(document: Document, nodes: Iterable[str]) -> str | None:

@@ -116,7 +116,7 @@ def _forget(row: Row, memory: CrabPath, page: Document | None = None) -> None:
 
 
 def _blame_rows(row: Row, memory: CrabPath, left: Mapping[str, sa.ColumnElement[bool]]) -> None:
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         for table, which in left.items():
             count = sa.select(sa.func.count()).select_from(TABLES[table]).where(which)
             if number := connection.scalar(count):

@@ -13,7 +13,6 @@ from crabpath_retrievers import Settings
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AdjustWeights,
-    AdvanceClock,
     PublishStaged,
     PutEdges,
     StageNodes,
@@ -23,6 +22,7 @@ from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.write.namespaces import advance_clock
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import to_unit_vector
@@ -151,7 +151,7 @@ def _learn(store: GraphStore, keys: list[int], learned: int, rng: np.random.Gene
         lambda part: AddPairCounts(_NAMESPACE, tuple((a, b, kind, 1.0) for a, b in part)),
         store,
     )
-    store.apply([AdvanceClock(_NAMESPACE, exponent=0.1)])
+    store.write(advance_clock, _NAMESPACE, exponent=0.1)
 
 
 def _in_parts(

@@ -18,10 +18,11 @@ from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets.sample import load_sample
 from crabpath_lab.scoring.statistics import percentiles
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, WeightDelta
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.storage.write.namespaces import advance_clock
 
 _NAMESPACE = "bench"
 _BATCH = 4000
@@ -101,7 +102,7 @@ def _learn(memory: CrabPath, learned: int) -> None:
     ]
     for begin in range(0, len(moves), _BATCH):
         memory.store.apply([AdjustWeights(_NAMESPACE, tuple(moves[begin : begin + _BATCH]))])
-    memory.store.apply([AdvanceClock(_NAMESPACE, exponent=_DECAY_NATS)])
+    memory.store.write(advance_clock, _NAMESPACE, exponent=_DECAY_NATS)
 
 
 def _record_turns(memory: CrabPath, turn: Turn, turns: int) -> None:

@@ -179,7 +179,7 @@ def _returned_sections(
 
 def _learned_totals(memory: CrabPath, gone: set[str]) -> dict[str, float]:
     """Totals of learned values on nodes that queries can find, deleted sections excluded."""
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         seen = {
             key: node
             for key, node in connection.execute(

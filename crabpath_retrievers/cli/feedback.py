@@ -33,7 +33,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import Lift, ShadowLift, measure_lift, measure_shadow
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.memory.services import tune_after_lesson
+from crabpath_retrievers.memory.services import make_lesson_hook
 
 _LONGEST_POLL = 3600  # seconds
 
@@ -91,7 +91,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     feedback = Feedback(turn, parse_outcome(said), namespace=namespace, **fields)
     leave_receipts_to_command()
     with existing_store(store) as opened:
-        receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
+        receipt = StandaloneLearner(opened, make_lesson_hook).record(feedback)
     return _show_receipt(receipt, "Refused" if receipt.status == "refused" else None)
 
 
@@ -231,7 +231,7 @@ def run_learn(
         raise InvalidInputError(msg)
     langsmith = None
     with existing_store(store) as opened, catch_signals() as ended:
-        outside = StandaloneLearner(opened, tune_after_lesson)
+        outside = StandaloneLearner(opened, make_lesson_hook)
         if from_langsmith is not None:
             langsmith = _pull_langsmith(
                 outside, from_langsmith, parse_time("--since", since), key, namespace

@@ -16,10 +16,10 @@ from crabpath_retrievers.cli.options import (
     existing_store,
     make_table,
 )
-from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.storage.write.namespaces import set_frozen
 
 SnapshotName = Annotated[
     str, typer.Argument(help="Id of the snapshot, or its name in its namespace.")
@@ -92,6 +92,6 @@ def unfreeze_namespace(namespace: OneNamespace = "default", store: Store = DEFAU
 def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
     space = namespace_of(namespace)
     with existing_store(store) as opened:
-        opened.apply([SetFrozen(space, frozen=frozen)])
+        opened.write(set_frozen, space, frozen=frozen)
     text = f"{escape(space)} {'learns nothing more' if frozen else 'learns again'}"
     return Output({"namespace": space, "frozen": frozen}, [text])

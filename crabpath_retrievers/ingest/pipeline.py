@@ -53,7 +53,7 @@ from crabpath_retrievers.ingest.embedding import (
 )
 from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE, FindAll, Linking, find_here
 from crabpath_retrievers.ingest.parts import Part
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -543,14 +543,14 @@ class Ingest:
         by_id = {node.id: node for node in part.nodes}
         freed = self.linking.find_freed([*part.removed, *(by_id.keys() & stored)])
 
-        def publish() -> None:
-            ids, *_ = self.store.apply([published, *vectors, *removal])
+        def publish(store: Store) -> None:
+            ids, *_ = store.apply([published, *vectors, *removal])
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
-            links = PublishedLinks(self.store, self.store.fulltext, known)
+            links = PublishedLinks(store, store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
             update, siblings = self.linking.find_edges(links.nodes([*{*ids, *freed}]), links)
             resorted = tuple(old.union(edge.target for edge in siblings))
-            self.store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
+            store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
 
         self.store.apply_together(publish)
 

@@ -15,21 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.changes.vectors import (
-    BeginReembedding,
-    EndReembedding,
-    PutReembedded,
-    SwitchEmbedder,
-)
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
 from crabpath_retrievers.ingest.reindex import Reindexer
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.reembedding import EmbeddedText
 from crabpath_retrievers.storage.schema import EMBEDDED
+from crabpath_retrievers.storage.write.reembedding import (
+    begin_reembedding,
+    end_reembedding,
+    put_reembedded,
+    switch_embedder,
+)
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
@@ -104,7 +105,7 @@ class EmbedderChange:
                 )
                 return
             self.index.take_next()
-            self.store.apply([EndReembedding(forgets=True)])
+            self.store.write(end_reembedding, forgets=True)
             self.reindexing.ingest.stamp()
 
     def _adopt_at_once(
@@ -112,7 +113,7 @@ class EmbedderChange:
     ) -> None:
         """Use an embedder that needs nothing embedded; a change that was begun is given up."""
         self.index.drop_next()
-        self.store.apply([EndReembedding()])
+        self.store.write(end_reembedding)
         known = found if stored is None else stored._replace(name=found.name or stored.name)
         if stored is not None and known != stored:
             self.store.apply([PutMeta((("embedder", encode_identity(known)),))])
@@ -125,7 +126,7 @@ class EmbedderChange:
         anew = text is None or not are_same(parse_identity(text), found)
         following = self.index.open_next(anew=anew)
         if anew:
-            self.store.apply([BeginReembedding(encode_identity(found))])
+            self.store.write(begin_reembedding, encode_identity(found))
         return following
 
     def _embed_all(
@@ -154,7 +155,7 @@ class EmbedderChange:
                 [node.content for node in nodes],
                 [node.metadata for node in nodes],
             )
-            self.store.apply([PutReembedded(_to_rows(page, vectors))])
+            self.store.write(put_reembedded, _to_rows(page, vectors))
             advance(len(page))
 
     def _switch(self, new: Embedder, found: EmbedderIdentity, following: VectorIndex) -> bool:
@@ -164,10 +165,10 @@ class EmbedderChange:
         with ExitStack() as stack:
             entered = list[bool]()
 
-            def switch() -> bool:
-                if any(self.store.reembedding.count(kind) for kind in _NEEDED):
+            def switch(store: Store) -> bool:
+                if any(store.reembedding.count(kind) for kind in _NEEDED):
                     return False
-                self.store.apply([SwitchEmbedder(text, time.time()), *self.index.switch])
+                store.apply([Write(switch_embedder, text, time.time()), *self.index.switch])
                 if not entered:  # else the transaction is repeated
                     entered.append(True)
                     stack.enter_context(self.identity.change(new, found))
@@ -196,10 +197,10 @@ class EmbedderChange:
         for kind in EMBEDDED:
             for page in self.store.reembedding.iterate(kind, _BATCH):
                 rows = _to_rows(page, _embed_page(new, page))
-                self.store.apply([PutReembedded(rows, adopted=True)])
+                self.store.write(put_reembedded, rows, adopted=True)
         with self.store.hold_ingest_lock():
             self.index.take_next()
-            self.store.apply([EndReembedding()])
+            self.store.write(end_reembedding)
             self.reindexing.ingest.stamp()
         self.reindexing.episodes.reopen()
         self.reindexing.notes.reopen()

@@ -99,10 +99,9 @@ class Reindexer:
     def fill(self, ids: tuple[str, ...] | None = None) -> None:
         """Index the vectors of these chunks again; None for everything."""
         begun = time.perf_counter()
-        with self.store.read_primary():  # a query that met the damage may read a replica
-            self.store.apply([QueueReindex(ids)])
-            self.catch_up()
-            waiting = self.store.catalog.count_unindexed()
+        self.store.apply([QueueReindex(ids)])
+        self.catch_up()
+        waiting = self.store.catalog.count_unindexed()
         if waiting:
             _log.warning("an ingest is under way: it indexes the vectors that are missing")
             return

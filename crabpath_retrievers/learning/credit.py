@@ -25,7 +25,7 @@ from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.learning.rules.verdicts import decide
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
 from crabpath_retrievers.storage.read.turns import StoredTurn
@@ -126,7 +126,7 @@ class CreditAssignment:
 
 
 def assign_feedback(
-    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+    read: Reader, settings: LearningSettings, stored: StoredFeedback
 ) -> CreditAssignment | StoredFeedback | Receipt:
     """Assign the credit of a feedback to its turns, as they stand now.
 
@@ -139,15 +139,15 @@ def assign_feedback(
         The assignment; or stored feedback of its giver that says more and must be added to it
         first; or a receipt where nothing is learned from it.
     """
-    found = _judge_turns(store, settings, stored)
+    found = _judge_turns(read, settings, stored)
     if isinstance(found, (StoredFeedback, Receipt)):
         return found
     candidates, replaced = found
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
     try:
         stored = stored._replace(feedback=_name_shown(stored.feedback, candidates))
-        candidates, feedback, missing = add_stated(store, stored, candidates)
-        feedback, unknown = _resolve_use(store, feedback, candidates)
+        candidates, feedback, missing = add_stated(read, stored, candidates)
+        feedback, unknown = _resolve_use(read, feedback, candidates)
     except InvalidInputError as error:  # names of one document stand on both sides
         return _refuse(stored.feedback, "both_sides", str(error))
     if unknown:
@@ -162,7 +162,7 @@ def assign_feedback(
     for logged, share in zip(candidates, shares, strict=True):
         turn, support = logged.turn, None
         if feedback.answer and not is_use_stated(turn, feedback):
-            support = attribute_turn(store, turn, feedback.answer)
+            support = attribute_turn(read, turn, feedback.answer)
         credit = assign_credit(turn, feedback, support, weight * share)
         added = frozenset(credit.documents) - shown[turn.id]
         turns.append(CreditedTurn(turn, replace(credit, added=added), logged.vector))
@@ -172,18 +172,18 @@ def assign_feedback(
 
 
 def _judge_turns(
-    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+    read: Reader, settings: LearningSettings, stored: StoredFeedback
 ) -> tuple[Sequence[StoredTurn], tuple[str, ...]] | StoredFeedback | Receipt:
     """The turns that a feedback is about, latest first, and ids of the feedback it replaces."""
     feedback = stored.feedback
     found = (
-        _find_recent_turns(store, settings, stored)
+        _find_recent_turns(read, settings, stored)
         if feedback.turn_id is None
-        else _find_turn(store, stored)
+        else _find_turn(read, stored)
     )
     if isinstance(found, Receipt):
         return found
-    candidates, verdicts = _choose_turns(store, feedback, found)
+    candidates, verdicts = _choose_turns(read, feedback, found)
     latest = candidates[0].turn
     judgement = decide(feedback, [known for turn, known in verdicts if turn == latest.id])
     if judgement.outranked_by is not None:
@@ -195,22 +195,22 @@ def _judge_turns(
     if candidates[0].state.frozen:
         return refuse_frozen(feedback.feedback_id, latest.namespace)
     if judgement.completes is not None:
-        return store.learned.get_feedback(judgement.completes, latest.namespace)
+        return read.learned.get_feedback(judgement.completes, latest.namespace)
     return candidates, judgement.replaces
 
 
 def _choose_turns(
-    store: GraphStore, feedback: Feedback, found: Sequence[StoredTurn]
+    read: Reader, feedback: Feedback, found: Sequence[StoredTurn]
 ) -> tuple[Sequence[StoredTurn], Sequence[tuple[str, Feedback]]]:
     """Turns, newest first, that feedback is about, and the verdicts on them all."""
     judged = [logged.turn.id for logged in found if logged.consumed is not None]
-    verdicts = store.turns.get_verdicts(judged) if judged else []
+    verdicts = read.turns.get_verdicts(judged) if judged else []
     own = {turn for turn, known in verdicts if known.feedback_id == feedback.feedback_id}
     if own:  # its giver has changed its content
         return [logged for logged in found if logged.turn.id in own], verdicts
     if len(found) > 1:
         about = feedback.stated_documents.union(feedback.used or (), feedback.unused or ())
-        chunks = store.catalog.find_chunks(documents=about, sources=about) if about else []
+        chunks = read.catalog.find_chunks(documents=about, sources=about) if about else []
         about |= {chunk.id for chunk in chunks}
         found = [
             logged for logged in found if any(item.node in about for item in logged.turn.returned)
@@ -253,7 +253,7 @@ def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedbac
 
 
 def _resolve_use(
-    store: GraphStore, feedback: Feedback, candidates: Sequence[StoredTurn]
+    read: Reader, feedback: Feedback, candidates: Sequence[StoredTurn]
 ) -> tuple[Feedback, list[str]]:
     """Put ids of returned chunks in the place of documents and sources among the used and unused.
 
@@ -265,7 +265,7 @@ def _resolve_use(
     if not others:
         return feedback, []
     chosen: dict[str, list[str]] = {}
-    for chunk in store.catalog.find_chunks(documents=others, sources=others):
+    for chunk in read.catalog.find_chunks(documents=others, sources=others):
         for name in {chunk.document, chunk.source} & others if chunk.id in returned else ():
             chosen.setdefault(name, []).append(chunk.id)
     used, unused = (_replace_names(names, chosen) for names in (feedback.used, feedback.unused))
@@ -273,7 +273,7 @@ def _resolve_use(
 
 
 def add_stated(
-    store: GraphStore, stored: StoredFeedback, candidates: Sequence[StoredTurn]
+    read: Reader, stored: StoredFeedback, candidates: Sequence[StoredTurn]
 ) -> tuple[list[StoredTurn], Feedback, list[str]]:
     """Add the documents that a feedback calls relevant or irrelevant to turns without them.
 
@@ -289,10 +289,10 @@ def add_stated(
         return list(candidates), feedback, []
     key = candidates[0].state.clock.key
     nodes = dict(candidates[0].nodes)
-    nodes |= store.learned.nodes(key, [n for n in feedback.stated_documents if n not in nodes])
+    nodes |= read.learned.nodes(key, [n for n in feedback.stated_documents if n not in nodes])
     if unknown := feedback.stated_documents - nodes.keys():
-        chunks = store.catalog.find_chunks(documents=unknown, sources=unknown)
-        nodes |= store.learned.nodes(key, [chunk.id for chunk in chunks])
+        chunks = read.catalog.find_chunks(documents=unknown, sources=unknown)
+        nodes |= read.learned.nodes(key, [chunk.id for chunk in chunks])
         named = _choose_chunks(chunks, nodes, candidates)
         feedback = replace(
             feedback,
@@ -343,10 +343,10 @@ def _replace_names(
     return [node for name in names for node in chosen.get(name) or [name]]
 
 
-def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | Receipt:
+def _find_turn(read: Reader, stored: StoredFeedback) -> list[StoredTurn] | Receipt:
     feedback = stored.feedback
     turn_id, namespace = str(feedback.turn_id), feedback.namespace
-    logged = store.turns.find(turn_id, namespace=namespace, wait=False)
+    logged = read.turns.find(turn_id, namespace=namespace, wait=False)
     if logged is None:
         return refuse_unknown(feedback)
     turn = logged.turn
@@ -355,7 +355,7 @@ def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | 
         return _refuse(feedback, "other_session", msg)
     if stored.namespace is None:
         # The same id may have been used meanwhile.
-        other = store.history.get_feedback_state(feedback.feedback_id, turn.namespace)
+        other = read.history.get_feedback_state(feedback.feedback_id, turn.namespace)
         if other is not None and other.sequence != stored.sequence:
             msg = "other feedback has this id: give another one"
             return _refuse(feedback, "id_taken", msg)
@@ -371,17 +371,17 @@ def _refuse_outranked(feedback: Feedback, turn: Turn, other: Feedback) -> Receip
 
 
 def _find_recent_turns(
-    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+    read: Reader, settings: LearningSettings, stored: StoredFeedback
 ) -> list[StoredTurn] | Receipt:
     feedback = stored.feedback
     namespace = feedback.namespace or DEFAULT_NAMESPACE
     turns, seconds = settings.window_turns, settings.window_seconds
     until, session = stored.created, feedback.session
-    if window := store.turns.window(
+    if window := read.turns.window(
         namespace, until=until, turns=turns, seconds=seconds, session=session
     ):
         return window
-    if _is_ahead(store, namespace, stored.created):
+    if _is_ahead(read, namespace, stored.created):
         msg = (
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
             "the clock set back?): give the turn id"
@@ -395,10 +395,10 @@ def _find_recent_turns(
     return _refuse(feedback, "no_turn", msg)
 
 
-def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
+def _is_ahead(read: Reader, namespace: str, moment: float) -> bool:
     """Whether the last turn was recorded after a moment."""
-    latest = store.turns.latest(namespace)
-    logged = store.turns.find(latest, namespace=namespace) if latest else None
+    latest = read.turns.latest(namespace)
+    logged = read.turns.find(latest, namespace=namespace) if latest else None
     return logged is not None and logged.turn.created > moment
 
 

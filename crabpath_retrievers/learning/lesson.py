@@ -69,7 +69,7 @@ from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (
     EdgeTriple,
     KnownNode,
@@ -103,7 +103,6 @@ _REGAINED = "namespace %r is answered by what it learned again: feedback no long
 class FeedbackLearner:
     """Computes the changes that follow from credited turns; it writes nothing."""
 
-    store: GraphStore
     episodes: EpisodeMemory
     notes: NoteMemory
     regions: Regions
@@ -111,11 +110,12 @@ class FeedbackLearner:
     settings: Settings
 
     def learn(
-        self, stored: StoredFeedback, assignment: CreditAssignment
+        self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
         Args:
+            read: Reader of the store.
             stored: The feedback.
             assignment: The turns with their credit, at least one.
 
@@ -127,12 +127,13 @@ class FeedbackLearner:
         state, credited, feedback = assignment.state, assignment.turns, stored.feedback
         note_changes, lost = list[Change](), None
         if state.clock.notes or feedback.correction or feedback.answer:
-            learner = NoteLearner(self.store, self.notes, self.settings)
-            note_changes, lost = learner.learn(stored, assignment)
+            learner = NoteLearner(self.notes, self.settings)
+            note_changes, lost = learner.learn(read, stored, assignment)
         knobs, namespace = state.clock.knobs, credited[0].turn.namespace
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         before = model = NamespaceModel.from_json(state.model, self.prior)
         lesson = Lesson(
+            read,
             self,
             settings,
             assignment,
@@ -148,7 +149,7 @@ class FeedbackLearner:
             model = replace(model, baseline=model.baseline.with_outcome(outcomes[-1]))
             if settings.learning.ranker:
                 model = _update_ranker(model, weighted[-1])
-        evidence = self._compare_memories(weighted, before, lesson.against)
+        evidence = self._compare_memories(read, weighted, before, lesson.against)
         model = replace(model, trust=model.trust.plus(evidence))
         if settings.learning.gate and model.trust.has_lost is not before.trust.has_lost:
             _log.warning(_LOST if model.trust.has_lost else _REGAINED, namespace)
@@ -173,14 +174,18 @@ class FeedbackLearner:
         return [consumed, *changes, *settled], note
 
     def _compare_memories(
-        self, weighted: Sequence[CreditedTurn], before: NamespaceModel, against: Sequence[float]
+        self,
+        read: Reader,
+        weighted: Sequence[CreditedTurn],
+        before: NamespaceModel,
+        against: Sequence[float],
     ) -> dict[str, tuple[float, float]]:
         """Evidence of turns on how far what was learned, and each memory, can be trusted."""
         pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(against)
         evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
-        return evidence | count_lift(compare_rankings(self.store, pairs))
+        return evidence | count_lift(compare_rankings(read, pairs))
 
 
 def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
@@ -207,6 +212,7 @@ class Lesson:
 
     def __init__(
         self,
+        read: Reader,
         learner: FeedbackLearner,
         settings: Settings,
         assignment: CreditAssignment,
@@ -218,14 +224,15 @@ class Lesson:
         """Begin a lesson about the turns of ``assignment``.
 
         Args:
-            learner: The store, episodes and regions.
+            read: Reader of the store.
+            learner: Finds the episodes that turns extend, and the regions of the corpus.
             settings: Settings of the namespace.
             assignment: The turns of the feedback.
             user: The user who gave the feedback; None if not known.
             is_corrected: Whether the feedback changes notes.
             room: What may count against other givers of one who has not proved right, in lessons.
         """
-        self._store, self._regions = learner.store, learner.regions
+        self._read, self._regions = read, learner.regions
         self._episode_memory = learner.episodes
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
@@ -252,7 +259,7 @@ class Lesson:
             if item.credit.documents or item.credit.outcome > 0
             for node in _list_nodes(item.turn)
         }
-        return _read_edges(self._store, assignment.turns[0].turn.namespace, self._nodes, sources)
+        return _read_edges(self._read, assignment.turns[0].turn.namespace, self._nodes, sources)
 
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
@@ -308,7 +315,7 @@ class Lesson:
     def _has_proved_right(self, namespace: str) -> bool:
         if self._user is None:
             return False
-        own = self._store.learned.recent_episodes_of(self._user, namespace, _RECENT)
+        own = self._read.learned.recent_episodes_of(self._user, namespace, _RECENT)
         return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
@@ -325,7 +332,7 @@ class Lesson:
         turn, credit = credited.turn, credited.credit
         blamed = [node for node, value in credit.documents.items() if value < 0]
         described = blamed if turn.task_type else []
-        documents = self._store.catalog.documents(described, namespace=self._clock.key)
+        documents = self._read.catalog.documents(described, namespace=self._clock.key)
         tasks = {
             node: _to_texts(document.metadata.get(TASK_TYPES_FIELD))
             for node, document in documents.items()
@@ -408,7 +415,7 @@ class Lesson:
             if item.node in self._nodes and self._nodes[item.node].vector is not None
         }
         vectors = {node.key: node.vector for node in returned.values() if node.vector is not None}
-        places, found = self._regions.locate(credited.vector, vectors, self._clock.hubs)
+        places, found = self._regions.locate(self._read, credited.vector, vectors, self._clock.hubs)
         documents = {name: found[node.key] for name, node in returned.items()}
         self._steps += count_turn_steps(turn, credited.credit, places, documents)
 
@@ -417,7 +424,9 @@ class Lesson:
         turn, vector = credited.turn, credited.vector
         if not self._learning.episodes or vector is None or not credited.credit.is_informative:
             return None
-        return self._episode_memory.find_episode(turn.namespace, self._clock, turn.query)
+        return self._episode_memory.find_episode(
+            self._read, turn.namespace, self._clock, turn.query
+        )
 
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit
@@ -523,7 +532,7 @@ def _to_texts(value: object) -> frozenset[str]:
     return frozenset(map(str, value)) if isinstance(value, (list, tuple)) else _NO_TASK
 
 
-def learn_from_turn(store: GraphStore, settings: LearningSettings, turn: Turn) -> None:
+def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> None:
     """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing.
 
     Args:
@@ -551,14 +560,14 @@ def learn_from_turn(store: GraphStore, settings: LearningSettings, turn: Turn) -
 
 
 def _read_edges(
-    store: GraphStore, namespace: str, nodes: Mapping[str, KnownNode], sources: Iterable[str]
+    read: Reader, namespace: str, nodes: Mapping[str, KnownNode], sources: Iterable[str]
 ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
     """Weights and counts of the learned edges among nodes that leave some of them."""
     keys = sorted(nodes[node].key for node in sources if node in nodes)
     if not keys:
         return {}, {}
     ids = {known.key: node for node, known in nodes.items()}
-    learned = store.learned.edges(namespace, keys)
+    learned = read.learned.edges(namespace, keys)
     return _name_edges(learned.weights, ids), _name_edges(learned.counts, ids)
 
 

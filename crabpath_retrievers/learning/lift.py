@@ -13,7 +13,7 @@ from crabpath_retrievers.core.text import Floats, format_value
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.turns import JudgedTurn
 
 LiftGrouping = Literal["namespace", "source", "week"]
@@ -165,7 +165,7 @@ def _require_grouping(by: object) -> None:
 
 
 def compare_rankings(
-    store: GraphStore, turns: Iterable[tuple[Turn, Credit]]
+    read: Reader, turns: Iterable[tuple[Turn, Credit]]
 ) -> Iterator[tuple[float, bool]]:
     """Yield what learning gained on turns, and whether their labels do not depend on showing.
 
@@ -173,7 +173,7 @@ def compare_rankings(
     answered, and not at all where the ranking before any lesson did.
 
     Args:
-        store: The store with the documents.
+        read: Reader of the store with the documents.
         turns: Turns with their credit.
 
     Yields:
@@ -188,7 +188,7 @@ def compare_rankings(
         is_compared = credit.relevant or turn.learned is None or turn.teams
         if turn.frozen is None or not (right and is_compared) or (*rankings[0],) == turn.frozen:
             continue
-        known = _find_documents(store, [*rankings[0], *rankings[1], *right])
+        known = _find_documents(read, [*rankings[0], *rankings[1], *right])
         wanted = {document for node in right for document in known.get(node, ())}
         if not wanted:
             continue
@@ -226,16 +226,16 @@ def _name_group(turn: JudgedTurn, by: LiftGrouping) -> str:
     return turn.source if by == "source" else turn.namespace
 
 
-def _find_judged_documents(store: GraphStore, judged: Sequence[JudgedTurn]) -> dict[str, set[str]]:
+def _find_judged_documents(read: Reader, judged: Sequence[JudgedTurn]) -> dict[str, set[str]]:
     lists = ((*one.relevant, *one.used, *one.first, *one.other) for one in judged)
-    return _find_documents(store, [name for ids in lists for name in ids])
+    return _find_documents(read, [name for ids in lists for name in ids])
 
 
-def _find_documents(store: GraphStore, names: Sequence[str]) -> dict[str, set[str]]:
+def _find_documents(read: Reader, names: Sequence[str]) -> dict[str, set[str]]:
     """Ids of documents by the ids of their chunks, by their own, and by their sources."""
     wanted = sorted({*names})
     found: dict[str, set[str]] = defaultdict(set)
-    for chunk in store.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted):
+    for chunk in read.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted):
         for name in {chunk.id, chunk.document, chunk.source}:
             found[name].add(chunk.document)
     return found

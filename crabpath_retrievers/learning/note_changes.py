@@ -22,7 +22,7 @@ from crabpath_retrievers.learning.rules.notes import (
     make_auto_note_id,
 )
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
 from crabpath_retrievers.storage.read.walk import Clock
 
@@ -35,18 +35,18 @@ _SAME_WORDS = 0.8  # similarity of texts that state a fact in nearly the same wo
 class NoteLearner:
     """Computes what feedback changes in the notes of a namespace; it writes nothing."""
 
-    store: GraphStore
     notes: NoteMemory
     settings: Settings
 
     def learn(
-        self, stored: StoredFeedback, assignment: CreditAssignment
+        self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
     ) -> tuple[list[Change], str | None]:
         """Compute changes for the transaction in which the feedback is applied.
 
         Feedback about several turns corrects, and answers, the latest of them.
 
         Args:
+            read: Reader of the store.
             stored: The feedback, with the vector of its correction.
             assignment: The turns that it is about; at least one.
 
@@ -63,7 +63,7 @@ class NoteLearner:
             ]
         text = (feedback.correction or "").strip()
         correction = (
-            self._build_correction(stored, text, latest, assignment.nodes, clock.key)
+            self._build_correction(read, stored, text, latest, assignment.nodes, clock.key)
             if text
             else None
         )
@@ -71,12 +71,15 @@ class NoteLearner:
             changes.append(correction)
         is_success = latest.credit.outcome > 0 and not feedback.correction
         if self.settings.learning.neurogenesis and feedback.answer and is_success:
-            note = self._build_answer_note(latest, feedback.answer, feedback.feedback_id, clock)
+            note = self._build_answer_note(
+                read, latest, feedback.answer, feedback.feedback_id, clock
+            )
             changes += [] if note is None else [note]
         return changes, NO_VECTOR if text and correction is None else None
 
     def _build_correction(
         self,
+        read: Reader,
         stored: StoredFeedback,
         text: str,
         credited: CreditedTurn,
@@ -87,7 +90,8 @@ class NoteLearner:
         vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
             return None
-        turn, wrong = credited.turn, self._find_wrong(credited, nodes, stored.vector)
+        turn = credited.turn
+        wrong = self._find_wrong(credited, nodes, stored.vector, read.stretch)
         query_vector = (
             None if credited.vector is None else np.asarray(credited.vector, dtype=np.float32)
         )
@@ -97,14 +101,16 @@ class NoteLearner:
             NoteContent(text, wrong=wrong),
             np.asarray(vector, dtype=np.float32),
             asked=NoteQuestion(turn.query, query_vector, turn.id),
-            beside=build_entry_inhibitions(
-                self.store, turn, wrong or _find_best(credited), namespace
-            ),
+            beside=build_entry_inhibitions(read, turn, wrong or _find_best(credited), namespace),
             feedback=stored.feedback.feedback_id,
         )
 
     def _find_wrong(
-        self, credited: CreditedTurn, nodes: Mapping[str, KnownNode], vector: Vector | None
+        self,
+        credited: CreditedTurn,
+        nodes: Mapping[str, KnownNode],
+        vector: Vector | None,
+        stretch: float,
     ) -> list[str]:
         """Return what a correction is about: documents used in a failure, and irrelevant ones.
 
@@ -115,39 +121,39 @@ class NoteLearner:
         blamed += sorted(credit.irrelevant.difference(blamed))
         if blamed or credit.outcome >= 0 or vector is None:
             return blamed
-        return find_contradicted(credited.turn, nodes, vector, self.store.stretch)
+        return find_contradicted(credited.turn, nodes, vector, stretch)
 
     def _build_answer_note(
-        self, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
+        self, read: Reader, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
     ) -> KeepNote | UseNotes | None:
         if latest.vector is None:
             return None
         turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
         note = make_auto_note_id(turn.namespace, turn.query)
-        if self.store.notes.get_facts([note], turn.namespace):
+        if read.notes.get_facts([note], turn.namespace):
             novel = find_closed_gate(turn, self.settings.note) is None
             return UseNotes(turn.namespace, seen=(note,)) if novel else None
-        nearest = max(self.notes.near(vector, clock).values(), default=-1.0)
+        nearest = max(self.notes.near(read, vector, clock).values(), default=-1.0)
         return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
 
 
 def build_entry_inhibitions(
-    store: GraphStore, turn: Turn, wrong: Sequence[str], namespace: int
+    read: Reader, turn: Turn, wrong: Sequence[str], namespace: int
 ) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
 
     Args:
-        store: The graph store.
+        read: Reader of the graph store.
         turn: The turn.
         wrong: Ids of the corrected documents.
         namespace: Key of the namespace of the turn.
     """
     entries = find_entries(turn, wrong)
-    keys = store.learned.keys(sorted({*entries, *entries.values()}), namespace)
+    keys = read.learned.keys(sorted({*entries, *entries.values()}), namespace)
     ids = {key: node for node, key in keys.items()}
     weights = {
         (ids[source], ids[target]): weight
-        for (source, target, kind), weight in store.learned.weights(turn.namespace, [*ids]).items()
+        for (source, target, kind), weight in read.learned.weights(turn.namespace, [*ids]).items()
         if kind is EdgeKind.INHIBITS and target in ids
     }
     return build_inhibitions(entries, weights)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -55,7 +56,7 @@ from crabpath_retrievers.learning.undo import (
     retry_on_conflict,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (
     EdgeTriple,
     StoredFeedback,
@@ -73,9 +74,9 @@ _OTHER_TURN = "its id was given to feedback about another turn: give another id,
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
 _LONGEST_SHARED = 180  # characters of a feedback id that several givers share
 Embed = Callable[[str], Vector]
-RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
-AfterLesson = Callable[[str, int], object]
-"""Receives a namespace that has learned, and how many feedbacks it has learned from in all."""
+RankStated = Callable[[Store, Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
+AfterLesson = Callable[[Store, str, int], object]
+"""Receives the store, a namespace that has learned, and of how many feedbacks in all."""
 
 
 class LearningTally(NamedTuple):
@@ -102,7 +103,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         learner: FeedbackLearner,
         embed: Embed | None = None,
         after_lesson: AfterLesson | None = None,
@@ -131,6 +132,15 @@ class Recorder:
         self._checked_at = time.monotonic()
         self._has_backlog = False
 
+    def within(self, transaction: Store) -> "Recorder":
+        """This recorder in an open transaction of its store."""
+        if transaction is self._store:
+            return self
+        own = copy(self)
+        history = replace(self.history, store=transaction)
+        vars(own).update(_store=transaction, history=history)
+        return own
+
     def record(self, feedback: Feedback) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
 
@@ -154,7 +164,7 @@ class Recorder:
             return receipt
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
-            feedback, added = self._rank_stated(feedback)
+            feedback, added = self._rank_stated(self._store, feedback)
         vector = self._embed_correction(feedback)
         stored, receipt = self._keep(KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status == "waiting" and self._settings.apply == "inline":
@@ -347,21 +357,21 @@ class Recorder:
 
     def _apply_once(self, stored: StoredFeedback) -> Receipt | None:
         begun = time.perf_counter()
-        with self._store.open_reader():
-            found = assign_feedback(self._store, self._settings, stored)
-            if isinstance(found, Receipt):
-                awaited = found.reason == "unknown_turn" and _may_come(stored)
-                return None if awaited else self._settle(stored, found)
+        with self._store.open_reader() as read:
+            found = assign_feedback(read, self._settings, stored)
             changes, note = list[Change](), None
             if isinstance(found, CreditAssignment) and not found.replaced:
-                changes, note = self._learner.learn(stored, found)
+                changes, note = self._learner.learn(read, stored, found)
+        if isinstance(found, Receipt):
+            awaited = found.reason == "unknown_turn" and _may_come(stored)
+            return None if awaited else self._settle(stored, found)
         if isinstance(found, StoredFeedback):
             given = KeepFeedback(stored.feedback, stored.vector, None, stored.added)
             return self._apply_once(self._revise(stored, complete_kept(given, found)))
         if found.replaced:
             replaced = found
             reverted, changes, note = self._store.apply_together(
-                lambda: self._replace(stored, replaced)
+                lambda store: self._replace(store, stored, replaced)
             )
             for one in reverted:
                 self.history.delete_vectors(*one)
@@ -371,7 +381,7 @@ class Recorder:
         assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
         count_lesson(get_gain(consumed.effects.reliability))
         if self._after_lesson is not None:
-            self._after_lesson(consumed.namespace, consumed.version + 1)
+            self._after_lesson(self._store, consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
         _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
         turn = found.turns[0].turn.id
@@ -394,7 +404,7 @@ class Recorder:
         return why
 
     def _replace(
-        self, stored: StoredFeedback, found: CreditAssignment
+        self, store: Store, stored: StoredFeedback, found: CreditAssignment
     ) -> tuple[list[Reverted], list[Change], str | None]:
         """Undo what a feedback replaces, and learn from it, within one transaction.
 
@@ -408,15 +418,15 @@ class Recorder:
         reverted, own = list[Reverted](), stored.feedback.feedback_id
         for name in found.replaced:
             note = None if name == own else _REPLACED.format(own)
-            undo, gone = self.history.plan_undo(name, found.turns[0].turn.namespace, note)
-            self._store.apply([undo])
+            undo, gone = self.history.plan_undo(store, name, found.turns[0].turn.namespace, note)
+            store.apply([undo])
             reverted += [] if gone is None else [gone]
-        again = assign_feedback(self._store, self._settings, stored)
+        again = assign_feedback(store, self._settings, stored)
         if not isinstance(again, CreditAssignment) or again.replaced:
             msg = f"feedback {own!r} met other feedback: repeat it"
             raise ConflictError(msg)
-        changes, note = self._learner.learn(stored, again)
-        self._store.apply(changes)
+        changes, note = self._learner.learn(store, stored, again)
+        store.apply(changes)
         return reverted, changes, note
 
     def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
@@ -431,8 +441,8 @@ class Recorder:
         """
         namespace = str(feedback.namespace)
 
-        def compute_changes() -> list[Change]:
-            known = self._store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+        def compute_changes(read: Reader) -> list[Change]:
+            known = read.learned.weights(namespace, sorted({edge[0] for edge in weights}))
             deltas = [
                 WeightDelta(*edge, weight - known.get(edge, 0.0))
                 for edge, weight in weights.items()
@@ -445,7 +455,7 @@ class Recorder:
     def learn_without_turn(
         self,
         feedback: Feedback,
-        compute: Callable[[], Sequence[Change]],
+        compute: Callable[[Reader], Sequence[Change]],
         first: Sequence[Change] = (),
     ) -> Receipt:
         """Store feedback about no turn and the changes that follow from it, in one transaction.
@@ -467,13 +477,13 @@ class Recorder:
         if known.frozen:
             return refuse_frozen(name, namespace)
 
-        def learn() -> None:
-            self._store.apply(first)
-            changes = compute()
+        def learn(store: Store) -> None:
+            store.apply(first)
+            changes = compute(store)
             model = NamespaceModel.from_json(known.model, self._learner.prior).to_json()
             done = (*first, *changes)
             consume = ConsumeFeedback(namespace, name, (), known.version, model, changes=done)
-            self._store.apply([KeepFeedback(feedback), consume, *changes])
+            store.apply([KeepFeedback(feedback), consume, *changes])
 
         self._store.apply_together(learn)
         return Receipt(name, "applied")

@@ -70,7 +70,7 @@ class StandaloneLearner:
     def __init__(
         self,
         store: GraphStore,
-        after_lesson: Callable[[GraphStore, Settings], AfterLesson | None] | None = None,
+        after_lesson: Callable[[Settings], AfterLesson | None] | None = None,
     ) -> None:
         """Work on ``store``.
 
@@ -88,10 +88,9 @@ class StandaloneLearner:
         text = read_published_settings(self.store)
         if self._recorder is None or self._recorder[0] != text:
             settings = parse_settings(text)
-            hook = None if self._after_lesson is None else self._after_lesson(self.store, settings)
+            hook = None if self._after_lesson is None else self._after_lesson(settings)
             settings = settings.replace(learning=settings.learning.replace(apply="inline"))
             learner = FeedbackLearner(
-                self.store,
                 EpisodeMemory(self.store, None, settings.episode),
                 NoteMemory(self.store, None, settings.note),
                 Regions(self.store, settings.region),

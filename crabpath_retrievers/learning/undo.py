@@ -8,12 +8,7 @@ from typing import NamedTuple
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from crabpath_retrievers.core.changes import SettleFeedback
-from crabpath_retrievers.core.changes.history import (
-    DeleteSnapshot,
-    RestoreSnapshot,
-    TakeSnapshot,
-    UndoFeedback,
-)
+from crabpath_retrievers.core.changes.history import UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
@@ -21,8 +16,13 @@ from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
+from crabpath_retrievers.storage.write.history import (
+    apply_snapshot,
+    drop_snapshot,
+    write_snapshot,
+)
 
 retry_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
@@ -63,7 +63,7 @@ class LearningHistory:
         prior: Posterior of the ranker before any feedback.
     """
 
-    store: GraphStore
+    store: Store
     episodes: EpisodeMemory
     notes: NoteMemory
     prior: Posterior
@@ -105,8 +105,8 @@ class LearningHistory:
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
-        with self.store.open_reader():
-            state = self.store.history.get_feedback_state(feedback_id, namespace)
+        with self.store.open_reader() as read:
+            state = read.history.get_feedback_state(feedback_id, namespace)
             if state is None:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
@@ -114,7 +114,7 @@ class LearningHistory:
             if note := _NOTHING_TO_UNDO.get(state.status):
                 return Receipt(feedback_id, state.status, note)
             name, waits = str(state.namespace), state.status == "waiting"
-            undo, reverted = self.plan_undo(feedback_id, name, None if waits else _UNDONE)
+            undo, reverted = self.plan_undo(read, feedback_id, name, None if waits else _UNDONE)
         settle = SettleFeedback(state.sequence, _CANCELLED, "undone")
         if reverted is None:
             if not waits:
@@ -126,11 +126,12 @@ class LearningHistory:
         return Receipt(feedback_id, "undone")
 
     def plan_undo(
-        self, feedback_id: str, namespace: str, note: str | None
+        self, read: Reader, feedback_id: str, namespace: str, note: str | None
     ) -> tuple[UndoFeedback, Reverted | None]:
         """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
 
         Args:
+            read: Reader of the store.
             feedback_id: Id of the feedback.
             namespace: Name of its namespace.
             note: Why; None where its status is to stay.
@@ -138,13 +139,13 @@ class LearningHistory:
         Returns:
             The change; None where no effects are stored, and it only releases the turns.
         """
-        known = self.store.learned.get_state(namespace)
+        known = read.learned.get_state(namespace)
         key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)
-        effects, reverted = self.store.history.get_effects(feedback_id, key), None
+        effects, reverted = read.history.get_effects(feedback_id, key), None
         if effects is not None:
             model, notes = model.without(effects.model, effects.later), effects.notes
             # With a note go the episodes that recall it.
-            episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
+            episodes = read.learned.episode_ids(key) if notes else effects.episodes
             reverted = Reverted(key, episodes, notes)
         undo = UndoFeedback(namespace, feedback_id, known.version, model.to_json(), note)
         return undo, reverted
@@ -154,9 +155,11 @@ class LearningHistory:
     ) -> None:
         """Delete the vectors of those episodes and notes that no longer exist."""
         remaining = set(self.store.learned.episode_ids(namespace))
-        self.episodes.delete(namespace, [one for one in episodes if one not in remaining])
+        gone = [one for one in episodes if one not in remaining]
+        self.episodes.delete(self.store, namespace, gone)
         if notes:
-            self.notes.remove(namespace, sorted(set(notes) - self.store.notes.ids(namespace)))
+            lost = sorted(set(notes) - self.store.notes.ids(namespace))
+            self.notes.remove(self.store, namespace, lost)
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
@@ -170,7 +173,7 @@ class LearningHistory:
             msg = f"namespace {space!r} has a snapshot {label!r}: choose another name or delete it"
             raise InvalidInputError(msg)
         identity = uuid.uuid4().hex
-        self.store.apply([TakeSnapshot(space, identity, label)])
+        self.store.write(write_snapshot, space, identity, label)
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
@@ -178,7 +181,7 @@ class LearningHistory:
         stored = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.get_clock(stored.namespace).key
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
-        self.store.apply([RestoreSnapshot(stored.id)])
+        self.store.write(apply_snapshot, stored.id)
         self.delete_vectors(key, episodes, notes)
         self.episodes.catch_up()
         return stored
@@ -186,7 +189,7 @@ class LearningHistory:
     def delete(self, snapshot: str, namespace: str | None) -> str:
         """Delete a snapshot and return its id."""
         stored = self.find_snapshot(snapshot, namespace)
-        self.store.apply([DeleteSnapshot(stored.id)])
+        self.store.write(drop_snapshot, stored.id)
         return stored.id
 
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:

@@ -9,8 +9,6 @@ from typing import Any
 from langchain_core.documents import Document
 from typing_extensions import Self
 
-from crabpath_retrievers.core.changes import DropAnswers, ForgetNamespace
-from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Node, Vector, compare_vectors
@@ -46,6 +44,9 @@ from crabpath_retrievers.retrieval.search import (
 )
 from crabpath_retrievers.storage.read.catalog import MetadataTest
 from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.storage.write.learned import drop_answers
+from crabpath_retrievers.storage.write.namespaces import forget_namespace
+from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
@@ -106,13 +107,13 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
     """Chunks with any of the rarest words of a text, best first; a bounded number of them."""
     store, settings = services.store, services.settings.seeds
     wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
-    with store.open_reader():
-        asked = select_query_words(list_query_words(words, store.language), settings)
-        facts = store.walk.read_facts(DEFAULT_NAMESPACE, asked)
-        scores = search_lexical(store, facts, compute_idf(facts), wide)
-        heads = {head.key: head.id for head in store.walk.get_nodes((), [*scores])}
+    with store.open_reader() as read:
+        asked = select_query_words(list_query_words(words, read.language), settings)
+        facts = read.walk.read_facts(DEFAULT_NAMESPACE, asked)
+        scores = search_lexical(read, facts, compute_idf(facts), wide)
+        heads = {head.key: head.id for head in read.walk.get_nodes((), [*scores])}
         best = [heads[key] for key in scores if key in heads]
-        nodes = store.catalog.documents(best)
+        nodes = read.catalog.documents(best)
     return [nodes[name] for name in best if name in nodes]
 
 
@@ -125,10 +126,9 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
         raise InvalidInputError(msg)
     services.identity.verify()
     vector = services.embedder.query(question)
-    store = services.store
-    with store.open_reader():
-        heads = find_nearest(store, services.index, vector, k)
-        nodes = store.catalog.documents([head.id for head in heads])
+    with services.store.open_reader() as read:
+        heads = find_nearest(read, services.index, vector, k)
+        nodes = read.catalog.documents([head.id for head in heads])
     scores = compare_vectors([head.vector for head in heads], vector)
     return [
         (_to_document(nodes[head.id]), float(score))
@@ -273,7 +273,8 @@ def _drop_stale_answers(services: Services) -> None:
 
     for block in store.learned.iterate_answers():
         stale = [number for number, turn in block if is_stale(turn)]
-        store.apply([DropAnswers(tuple(stale))] if stale else [])
+        if stale:
+            store.write(drop_answers, stale)
     for note in store.notes.list_automatic():
         if is_stale(note.turn):
             _remove_notes(services, [note.id], note.name)
@@ -304,14 +305,14 @@ def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None)
     notes = services.store.notes.get_facts(ids, name)
     for space, owner in {(note.namespace, note.owner) for note in notes}:
         own = tuple(note.id for note in notes if note.owner == owner)
-        services.store.apply([RemoveNotes(space, own)])
-        services.notes.remove(owner, own)
+        services.store.write(remove_notes, space, own)
+        services.notes.remove(services.store, owner, own)
     return [note.id for note in notes]
 
 
 def _forget_namespace(services: Services, namespace: str) -> Forgotten:
     clock = services.store.walk.get_clock(namespace)
-    (deleted,) = services.store.apply([ForgetNamespace(namespace)])
+    deleted = services.store.write(forget_namespace, namespace)
     services.delete_namespace_vectors(clock)
     unknown = () if clock.key or any(deleted.values()) else (namespace,)
     parts = {name: deleted.get(name, 0) for name in ("turns", "episodes", "snapshots")}

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from typing_extensions import Unpack
 
-from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.driver import AsyncView, off_loop, run
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, RewardSource
@@ -35,6 +34,7 @@ from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
 from crabpath_retrievers.storage.read.learned import DocumentUse
+from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
@@ -220,7 +220,7 @@ class MemoryLearning(Component):
         """
         rank = Authority.of(authority)
         keys = resolve_nodes(self._services.store, texts_of(ids), namespace_of(namespace))
-        self._services.store.apply([SetAuthority(tuple(keys.values()), rank)])
+        self._services.store.write(set_authority, [*keys.values()], rank)
         return len(keys)
 
     def evidence(self, /, text: str, **options: Unpack[QueryOptions]) -> Evidence:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of, require_count, texts_of
@@ -10,6 +9,7 @@ from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.history import Snapshot
 from crabpath_retrievers.storage.read.learned import NamespaceRecord
+from crabpath_retrievers.storage.write.namespaces import set_frozen
 
 
 class MemoryNamespaces(Component):
@@ -101,7 +101,7 @@ class MemoryNamespaces(Component):
         self._set_frozen(namespace, frozen=False)
 
     def _set_frozen(self, namespace: str, *, frozen: bool) -> None:
-        self._services.store.apply([SetFrozen(namespace_of(namespace), frozen=frozen)])
+        self._services.store.write(set_frozen, namespace_of(namespace), frozen=frozen)
 
 
 class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):

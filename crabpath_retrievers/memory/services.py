@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -46,7 +46,8 @@ from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
+from crabpath_retrievers.storage.read.links import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
@@ -152,9 +153,7 @@ class Services:
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
-        models = NamespaceModels(
-            store, self.episodes, self.notes, self.regions, self.ranker, settings
-        )
+        models = NamespaceModels(self.episodes, self.notes, self.regions, self.ranker, settings)
         chosen_router = router or SoftmaxRouter(settings.policy)
         self.retrieval = self._make_retrieval(models, chosen_router, reranker)
         self.recorder = self._make_recorder(models)
@@ -183,8 +182,8 @@ class Services:
             self.embedder,
             self.identity,
             models,
-            SeedSearch(store, index, settings, models),
-            DocumentChooser(store, index, self.ranker, models, settings),
+            SeedSearch(index, settings, models),
+            DocumentChooser(index, self.ranker, models, settings),
             router,
             settings,
             reranker,
@@ -192,10 +191,8 @@ class Services:
 
     def _make_recorder(self, models: NamespaceModels) -> Recorder:
         store, settings = self.store, self.settings
-        learner = FeedbackLearner(
-            store, self.episodes, self.notes, self.regions, models.prior, settings
-        )
-        tune, rank = tune_after_lesson(store, settings), self.retrieval.rank_stated
+        learner = FeedbackLearner(self.episodes, self.notes, self.regions, models.prior, settings)
+        tune, rank = make_lesson_hook(settings), self.retrieval.rank_stated
         return Recorder(store, learner, self.identity.embed_text, tune, rank)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
@@ -352,24 +349,25 @@ class Services:
         if clock.notes:
             self.notes.forget(clock.key)
 
-    def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
+    def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
         """Keys and similarities of a node's k nearest neighbours, nearest first."""
-        (own,) = self.store.walk.get_nodes([node_id])
+        read = cast("Reader", links.source)
+        (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
-        heads = find_nearest(self.store, self.index, vector, k + 1)
-        near = compare_vectors([head.vector for head in heads], vector, self.store.stretch)
+        heads = find_nearest(read, self.index, vector, k + 1)
+        near = compare_vectors([head.vector for head in heads], vector, read.stretch)
         pairs = zip(heads, near, strict=True)
         others = [(head.key, similarity) for head, similarity in pairs if head.key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]
 
 
-def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson | None:
+def make_lesson_hook(settings: Settings) -> AfterLesson | None:
     """Return the hook that runs the autotuner when it is due; None where it is off."""
     if not settings.autotune.enabled:
         return None
     part = load_part("crabpath_retrievers.parts.operation.maintenance.autotune")
-    run_if_due: AfterLesson = part.Autotuner(store, settings).run_if_due
-    return run_if_due
+    hook: AfterLesson = part.tune_after_lesson(settings)
+    return hook
 
 
 def describe_briefly(services: Services) -> str:

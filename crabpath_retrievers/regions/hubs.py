@@ -20,7 +20,7 @@ from crabpath_retrievers.core.changes.history import STATES, RegionKey
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 
 WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
@@ -98,56 +98,70 @@ class Regions:
         self._cache = _HubCache(-1, {})
         self._lock = threading.Lock()
 
-    def levels(self, version: int | None = None) -> tuple[int, ...]:
+    def levels(self, version: int | None = None, read: Reader | None = None) -> tuple[int, ...]:
         """Return the levels with transition counts, finest first; none in a very small corpus.
 
         From the first one with at most ``most`` hubs to the last one with at least two.
 
         Args:
             version: Version of the hubs, if it has been read already (``Clock.hubs``).
+            read: Reader of the operation that asks; None for the store.
         """
-        return self._select_levels(self._read_cache(version))
+        return self._select_levels(self._read_cache(read or self._store, version))
 
-    def hubs(self, level: int, version: int | None = None) -> Hubs:
+    def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
+
+        Args:
+            level: The level.
+            version: Version of the hubs, if it has been read already.
+            read: Reader of the operation that asks; None for the store.
 
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
             NotFoundError: The level has no hub.
         """
         level = require_count("level", level)
-        cache = self._read_cache(version)
-        if (nearest_keys := self._load_hubs(cache, level)) is None:
+        read = read or self._store
+        cache = self._read_cache(read, version)
+        if (nearest_keys := self._load_hubs(read, cache, level)) is None:
             levels = ", ".join(map(str, self._select_levels(cache)))
             hint = f"use one of {levels}" if levels else "this memory is too small for any"
             msg = f"level {level} has no hub: {hint}"
             raise NotFoundError(msg)
         return nearest_keys
 
-    def places(self, vector: Vector, version: int | None = None) -> tuple[RegionKey, ...]:
-        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
-        cache, row = self._read_cache(version), np.asarray(vector)[None]
+    def places(
+        self, vector: Vector, version: int | None = None, read: Reader | None = None
+    ) -> tuple[RegionKey, ...]:
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first.
+
+        Further arguments as for :meth:`hubs`.
+        """
+        read = read or self._store
+        cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
             (level, hubs.nearest(row)[0])
             for level in self._select_levels(cache)
-            if (hubs := self._load_hubs(cache, level))
+            if (hubs := self._load_hubs(read, cache, level))
         ]
         return (WHOLE_CORPUS, *reversed(nearest_keys))
 
     def locate(
-        self, vector: Vector, nodes: Mapping[int, Vector], version: int
+        self, read: Reader, vector: Vector, nodes: Mapping[int, Vector], version: int
     ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
         """Return the regions of a query, whole corpus first; those of nodes, by key and level.
 
         Args:
+            read: Reader of the operation that asks.
             vector: Unit query vector, shape ``[d]``.
             nodes: Unit vectors of the nodes, each of shape ``[d]``, by key.
             version: Version of the hubs.
         """
-        places = self.places(np.asarray(vector, dtype=np.float32), version)
+        places = self.places(np.asarray(vector, dtype=np.float32), version, read)
         found: dict[int, dict[int, int]] = {key: {} for key in nodes}
         for level, _ in places[1:]:
-            of_level = self.of_nodes(list(nodes), list(nodes.values()), level, version)
+            of_level = self.of_nodes(list(nodes), list(nodes.values()), level, version, read)
             for key, region in of_level.items():
                 found[key][level] = region
         return places, found
@@ -158,6 +172,7 @@ class Regions:
         vectors: Sequence[Vector],
         level: int,
         version: int | None = None,
+        read: Reader | None = None,
     ) -> dict[int, int]:
         """Return the region of each node at a level, by key; empty if the level has lost its hubs.
 
@@ -166,9 +181,11 @@ class Regions:
             vectors: Their unit vectors, each of shape ``[d]``.
             level: Level of the regions.
             version: Version of the hubs, if it has been read already.
+            read: Reader of the operation that asks; None for the store.
         """
-        cache = self._read_cache(version)
-        if not keys or (hubs := self._load_hubs(cache, level)) is None:
+        read = read or self._store
+        cache = self._read_cache(read, version)
+        if not keys or (hubs := self._load_hubs(read, cache, level)) is None:
             return {}
         # The vector of a node changes with its text, without a new version of the hubs.
         marks = [hash(vector.tobytes()) for vector in vectors]
@@ -191,21 +208,20 @@ class Regions:
     def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
         return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.max_hubs)
 
-    def _read_cache(self, version: int | None) -> _HubCache:
+    def _read_cache(self, read: Reader, version: int | None) -> _HubCache:
         """Return the cache of the current hubs, or of those after ``version``."""
-        latest = self._store.regions.version() if version is None else version
+        latest = read.regions.version() if version is None else version
         if self._cache.version < latest:
             # A replica may be older than the version that its answers would be remembered for.
-            with self._lock, self._store.read_primary():
+            with self._lock:
                 if self._cache.version < latest:
-                    self._cache = _HubCache(latest, self._store.regions.sizes())
+                    self._cache = _HubCache(latest, read.primary.regions.sizes())
         return self._cache
 
-    def _load_hubs(self, cache: _HubCache, level: int) -> Hubs | None:
+    def _load_hubs(self, read: Reader, cache: _HubCache, level: int) -> Hubs | None:
         """Return the hubs of a level; None if it has none or has lost them in the meantime."""
         if level in cache.sizes and level not in cache.hubs:
-            with self._store.read_primary():
-                rows = self._store.regions.hubs(level)
+            rows = read.primary.regions.hubs(level)
             if not rows:
                 return None
             keys, ids, titles, vectors = zip(*rows, strict=True)

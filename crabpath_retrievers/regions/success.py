@@ -14,7 +14,7 @@ from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.routing.policy import ActionStatistics
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
@@ -199,7 +199,7 @@ def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
 
 
 def list_tried_actions(
-    store: GraphStore,
+    read: Reader,
     regions: Regions,
     settings: RegionSettings,
     vector: Vector,
@@ -211,15 +211,15 @@ def list_tried_actions(
     One product with the hubs, one database query; empty if the corpus has no regions.
 
     Args:
-        store: The graph store.
+        read: Reader of the graph store.
         regions: Regions of the corpus.
         settings: Strength of the prior.
         vector: Unit query vector, shape ``[d]``.
         clock: State of the namespace.
         task: Type of the task; None without one.
     """
-    places = regions.places(vector, clock.hubs) if clock.hubs else ()
-    steps = store.regions.get_transitions(clock.key, places) if places else ()
+    places = regions.places(vector, clock.hubs, read) if clock.hubs else ()
+    steps = read.regions.get_transitions(clock.key, places) if places else ()
     chances = SuccessModel(places, steps, settings.prior_trials)
     found = []
     for action in chances.actions:

@@ -55,7 +55,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
     find_strongest_edges,
 )
 from crabpath_retrievers.retrieval.walk import Walk
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.vectors.base import (
     VectorIndex,
@@ -71,8 +71,9 @@ _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates of a query, with the evidence for them."""
+    """The candidates of a query, with the evidence for them, and the reader that found them."""
 
+    read: Reader
     query: Query
     vector: Vector
     seeds: SeedHits
@@ -141,14 +142,12 @@ class DocumentChooser:
     """Chooses the documents of answers.
 
     Attributes:
-        store: Nodes, edges and all that was learned.
         index: Vectors of the documents.
         ranker: The ranker before anything was learned.
         models: What namespaces have learned.
         settings: Of all mechanisms.
     """
 
-    store: GraphStore
     index: VectorIndex
     ranker: Ranker
     models: NamespaceModels
@@ -165,13 +164,13 @@ class DocumentChooser:
         """Rank the candidates, choose as many as the query asks for, and read them."""
         ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
-            ranker = self.models.ranker(found.query.namespace, clock, found.explore)
+            ranker = self.models.ranker(found.read, found.query.namespace, clock, found.explore)
         features = matrix = compute_features(found.evidence, ranker.sources)
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
         for stage in (
-            self._keep_best_chunks,
+            _keep_best_chunks,
             _keep_wanted,
             _choose_notes,
             _choose_versions,
@@ -181,25 +180,25 @@ class DocumentChooser:
             self._explore,
             self._fit_budget,
             _return_best,
-            self._read_documents,
+            _read_documents,
         ):
             stage(ranking)
         return ranking
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
         """Leave out what the owner of the vector store has deleted."""
-        found, store = ranking.found, self.store
+        found = ranking.found
         find_existing = found.query.existing_ids or get_owner_lookup(self.index)
         if not (find_existing and ranking.documents):
             return ranking
         clock, ids = found.seeds.clock, [item.node for item in ranking.documents]
-        gone = find_deleted(find_existing, store, ids, clock)
+        gone = find_deleted(find_existing, found.read, ids, clock)
         if not gone:
             return ranking
         # Only now are the other candidates looked up, too.
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
-        gone |= find_deleted(find_existing, store, others, clock)
-        remaining = self._leave_out(gone, found)
+        gone |= find_deleted(find_existing, found.read, others, clock)
+        remaining = _leave_out(gone, found)
         if not remaining.evidence.pool:
             _log.warning(
                 "%s holds none of the %d documents that were found: "
@@ -211,10 +210,8 @@ class DocumentChooser:
 
     def _drop_repeats(self, ranking: Ranking) -> Ranking:
         """Leave out documents that say what a better one says, until there are none."""
-        while ranking.found.query.candidate_ids is None and (
-            repeats := self._find_repeats(ranking)
-        ):
-            found = self._leave_out(repeats.keys(), ranking.found)
+        while ranking.found.query.candidate_ids is None and (repeats := _find_repeats(ranking)):
+            found = _leave_out(repeats.keys(), ranking.found)
             ranking = self.rank(replace(found, repeats={**found.repeats, **repeats}))
         return ranking
 
@@ -228,7 +225,7 @@ class DocumentChooser:
         if not (pairs := find_versions(dated, found.evidence) if dated else ()):
             return ranking
         ids = sorted({pool[j].head.id for _, j in pairs} - nodes.keys())
-        nodes = {**nodes, **self.store.walk.get_documents(ids, found.seeds.clock)}
+        nodes = {**nodes, **found.read.walk.get_documents(ids, found.seeds.clock)}
         contents = [nodes.get(hit.head.id) for hit in pool]
         asked = found.query.as_of, found.query.text
         better = choose_versions(pairs, contents, settings, *asked)
@@ -246,7 +243,7 @@ class DocumentChooser:
         other = replace(ranking, spare=())
         if found.is_frozen:
             other.matrix = _blank(ranking.features, [_COVERAGE])
-            other.ranker = self.models.ranker(query.namespace, found.seeds.clock)
+            other.ranker = self.models.ranker(found.read, query.namespace, found.seeds.clock)
         else:
             other.matrix, other.ranker = _blank(ranking.features, _LEFT_OUT), self.ranker
         for stage in (_order_candidates, self._drop_unlikely, _put_versions_first):
@@ -275,17 +272,6 @@ class DocumentChooser:
         if rng.random() >= share or (*learned,) == frozen:
             return rankings
         return Rankings(frozen, (*learned,), draft_teams(learned, frozen, found.query.k, rng))
-
-    def _keep_best_chunks(self, ranking: Ranking) -> None:
-        """Keep the best chunk of every document, where each is returned once."""
-        found, matrix = ranking.found, ranking.matrix
-        if not found.query.one_per_document:
-            return
-        names = [hit.head.id for hit in found.evidence.pool]
-        document = {node.id: node.document for node in self.store.catalog.find_chunks(ids=names)}
-        order = np.argsort(-ranking.ranker.log_odds(matrix), kind="stable").tolist()
-        documents = [document.get(name, name) for name in names]
-        ranking.among = select_best_chunks(documents, order, found.evidence, matrix)
 
     def _drop_unlikely(self, ranking: Ranking) -> None:
         """Leave out what is less likely relevant than the query asks for; drafted ones stay."""
@@ -343,10 +329,10 @@ class DocumentChooser:
         corrections, others = ranking.corrections, found.list_corrections()
         together = insert_corrections(order, len(order), corrections, others)
         heads = [found.evidence.pool[i].head for i in together]
-        documents = self.store.walk.get_documents([head.id for head in heads], found.seeds.clock)
-        documents |= mark_corrections(self.store, documents, query.namespace)
+        documents = found.read.walk.get_documents([head.id for head in heads], found.seeds.clock)
+        documents |= mark_corrections(found.read, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
-        bounds = k, query.max_tokens, self.settings.rank.characters_per_token, self.store.stretch
+        bounds = k, query.max_tokens, self.settings.rank.characters_per_token, found.read.stretch
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
@@ -356,34 +342,17 @@ class DocumentChooser:
         ranking.spare = [i for i in ranking.spare if i in kept]
         ranking.propensities = {}  # unknown where a budget chose
 
-    def _read_documents(self, ranking: Ranking) -> None:
-        """Read the contents of ranked documents; of those that still exist."""
-        names, clock = [item.node for item in ranking.documents], ranking.found.seeds.clock
-        ranking.nodes = self.store.walk.get_documents(names, clock)
 
-    def _find_repeats(self, ranking: Ranking) -> dict[str, str]:
-        """The document that is ranked before and says the same, by the id of each repeat."""
-        found, stretch = ranking.found, self.store.stretch
-        vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
-        documents = ranking.nodes
-        nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
-        repeats = find_repeats(nodes, vectors, stretch)
-        if repeats:  # the rest of the candidates may have as many
-            near = find_near({*repeats.values()}, vectors, stretch)
-            ids = sorted({*near} - documents.keys())
-            rest = self.store.walk.get_documents(ids, found.seeds.clock)
-            others = [rest[name] for name in near if name in rest]
-            repeats = find_repeats([*nodes, *others], vectors, stretch)
-        return repeats
-
-    def _leave_out(self, gone: AbstractSet[str], found: Candidates) -> Candidates:
-        """The candidates without these documents."""
-        pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
-        walk, information = found.walk, found.seeds.information
-        evidence = Evidence.from_pool(
-            pool, walk.support, walk.inhibition, information, self.store.stretch
-        )
-        return replace(found, evidence=evidence, better={})  # its indices are of the former pool
+def _keep_best_chunks(ranking: Ranking) -> None:
+    """Keep the best chunk of every document, where each is returned once."""
+    found, matrix = ranking.found, ranking.matrix
+    if not found.query.one_per_document:
+        return
+    names = [hit.head.id for hit in found.evidence.pool]
+    document = {node.id: node.document for node in found.read.catalog.find_chunks(ids=names)}
+    order = np.argsort(-ranking.ranker.log_odds(matrix), kind="stable").tolist()
+    documents = [document.get(name, name) for name in names]
+    ranking.among = select_best_chunks(documents, order, found.evidence, matrix)
 
 
 def _keep_wanted(ranking: Ranking) -> None:
@@ -490,6 +459,38 @@ def _return_best(ranking: Ranking) -> None:
         )
         for i in chosen
     ]
+
+
+def _read_documents(ranking: Ranking) -> None:
+    """Read the contents of ranked documents; of those that still exist."""
+    names, clock = [item.node for item in ranking.documents], ranking.found.seeds.clock
+    ranking.nodes = ranking.found.read.walk.get_documents(names, clock)
+
+
+def _find_repeats(ranking: Ranking) -> dict[str, str]:
+    """The document that is ranked before and says the same, by the id of each repeat."""
+    found, stretch = ranking.found, ranking.found.read.stretch
+    vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
+    documents = ranking.nodes
+    nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
+    repeats = find_repeats(nodes, vectors, stretch)
+    if repeats:  # the rest of the candidates may have as many
+        near = find_near({*repeats.values()}, vectors, stretch)
+        ids = sorted({*near} - documents.keys())
+        rest = found.read.walk.get_documents(ids, found.seeds.clock)
+        others = [rest[name] for name in near if name in rest]
+        repeats = find_repeats([*nodes, *others], vectors, stretch)
+    return repeats
+
+
+def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
+    """The candidates without these documents."""
+    pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+    walk, information = found.walk, found.seeds.information
+    evidence = Evidence.from_pool(
+        pool, walk.support, walk.inhibition, information, found.read.stretch
+    )
+    return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 
 def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:

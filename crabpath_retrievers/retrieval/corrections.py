@@ -26,7 +26,7 @@ from crabpath_retrievers.core.metadata import mark_correction
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats, is_opposed, tokenise
 from crabpath_retrievers.retrieval.search import SeedHits
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction, build_note_episode_id
 
 SAME_QUESTION = 0.5
@@ -39,7 +39,7 @@ _WORDS = 0.2  # similarity that a like document gains by having all words that a
 
 
 def find_corrections(
-    store: GraphStore,
+    read: Reader,
     query: Query,
     vector: Vector,
     seeds: SeedHits,
@@ -51,7 +51,7 @@ def find_corrections(
     Corrections that what they correct leads to are added, and those of other questions removed.
 
     Args:
-        store: Notes and nodes.
+        read: Reads notes and nodes.
         query: The query.
         vector: Of the query, shape ``[d]``.
         seeds: What search found.
@@ -59,17 +59,17 @@ def find_corrections(
         max_scanned: Most corrections that are read.
     """
     keys, clock = {hit.head.key for hit in pool}, seeds.clock
-    corrections = store.notes.find_corrections(clock.key, sorted(keys), max_scanned)
+    corrections = read.notes.find_corrections(clock.key, sorted(keys), max_scanned)
     current = find_current_corrections(corrections)
     missing = {item.note for item in current} - keys
     if missing and query.candidate_ids is None:
-        heads = store.walk.get_nodes((), sorted(missing), namespace=clock.key, corpus=clock.corpus)
+        heads = read.walk.get_nodes((), sorted(missing), namespace=clock.key, corpus=clock.corpus)
         vectors = [head.vector for head in heads]
-        similarities = compare_vectors(vectors, vector, store.stretch)
+        similarities = compare_vectors(vectors, vector, read.stretch)
         pairs = zip(heads, similarities, strict=True)
         pool = [*pool, *(Candidate(head, near, found=False) for head, near in pairs)]
         keys |= missing
-    origins = store.notes.find_origins(clock.key, sorted(keys))
+    origins = read.notes.find_origins(clock.key, sorted(keys))
     notes = {origin.key: origin.kind for origin in origins}
     if query.candidate_ids is not None:  # they are what is asked for
         return corrections, notes, pool
@@ -84,7 +84,7 @@ def find_corrections(
     opposed = {key for key, asked in said.items() if asked and is_opposed(query.text, asked)}
     pool = [hit for hit in pool if hit.head.key not in outdated | opposed]
     documents = [hit for hit in pool if hit.head.key not in notes]
-    fits = _measure_fits(store, vector, seeds, said, (pool, documents), current)
+    fits = _measure_fits(read, vector, seeds, said, (pool, documents), current)
     return (
         corrections,
         notes,
@@ -97,7 +97,7 @@ def find_corrections(
 
 
 def _measure_fits(
-    store: GraphStore,
+    read: Reader,
     vector: Vector,
     seeds: SeedHits,
     said: Mapping[int, str],
@@ -107,17 +107,17 @@ def _measure_fits(
     """The fit of corrections to the query, by key; None where it is another question's.
 
     Args:
-        store: Vectors of past questions.
+        read: Reads vectors of past questions.
         vector: Of the query.
         seeds: What was found.
         said: The questions that were corrected, by keys of the corrections; may be empty.
         pools: All candidates, and the documents among them.
         current: What notes correct.
     """
-    information, stretch = seeds.information, store.stretch
+    information, stretch = seeds.information, read.stretch
     pool, documents = pools
     ids = {key: build_note_episode_id(key, query) for key, query in said.items()}
-    questions = store.learned.episode_vectors(seeds.clock.key, ids.values())
+    questions = read.learned.episode_vectors(seeds.clock.key, ids.values())
     rows = {hit.head.key: row for row, hit in enumerate(documents)}
     similar = np.array([hit.similarity for hit in documents])
     vectors = [hit.head.vector for hit in documents]
@@ -306,13 +306,11 @@ def insert_corrections(
     return list(chosen)
 
 
-def mark_corrections(
-    store: GraphStore, nodes: Mapping[str, Node], namespace: str
-) -> dict[str, Node]:
+def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
     """The notes among some nodes of a namespace; the text of those that correct says so."""
     notes = {key: node for key, node in nodes.items() if not node.document}
     if any(node.metadata.get("note") == "correction" for node in notes.values()):
-        for fact in store.notes.get_facts(notes, namespace):
+        for fact in read.notes.get_facts(notes, namespace):
             if fact.kind == "correction":
                 text = mark_correction(notes[fact.id].content, fact.query)
                 notes[fact.id] = replace(notes[fact.id], content=text)

@@ -39,7 +39,7 @@ from crabpath_retrievers.core.text import (
     list_distinct_words,
     split_words,
 )
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
@@ -148,11 +148,11 @@ class EpisodeMemory:
         self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
         self._lock = threading.Lock()
 
-    def recall(self, question: EpisodeQuery, clock: Clock) -> list[PastTurns]:
+    def recall(self, read: Reader, question: EpisodeQuery, clock: Clock) -> list[PastTurns]:
         """The turns of the nearest queries, nearest first."""
         information = _word_information(question)
         total = sum(information.values())
-        nearest = self.near(question.vector, clock)
+        nearest = self.near(read, question.vector, clock)
         weighed = [self._weigh(near, information, total, question.text) for near in nearest]
         closest = max((alike for _, _, alike in weighed), default=0.0)
         recalled: list[PastTurns] = []
@@ -188,12 +188,12 @@ class EpisodeMemory:
             same, other = 0.0, other * (1.0 - overlap)
         return same, other, alike
 
-    def near(self, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
+    def near(self, read: Reader, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
         """The nearest episodes of a namespace, nearest first; none for a vector of zeros."""
         if not vector.any():
             return []
         namespace, neighbours = clock.key, self._settings.neighbours
-        cached = self._read_vectors(clock)
+        cached = self._read_vectors(read, clock)
         if cached.blocks is not None:
             if not cached.rows:
                 return []
@@ -203,40 +203,40 @@ class EpisodeMemory:
             first = max(0, len(similar) - neighbours)
             best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
-            return self._read_near(vector, clock, [ids[row] for row in best.tolist()])
+            return self._read_near(read, vector, clock, [ids[row] for row in best.tolist()])
         if not self._collections.available:
-            latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
-            return self._rank(vector, latest)
-        ids = self._collections.of(namespace).search(vector, neighbours)
-        episodes = self._store.learned.episodes(namespace, ids, queued=True)
+            latest = read.learned.latest_episodes(namespace, self._settings.max_scanned)
+            return self._rank(read, vector, latest)
+        ids = self._collections.of(namespace).on(read).search(vector, neighbours)
+        episodes = read.learned.episodes(namespace, ids, queued=True)
         if gone := set(ids).difference(episode.id for episode in episodes):
             # Maintenance has no index, and this reader may be older than what is indexed.
             self._gone.setdefault(namespace, set()).update(gone)
-        return self._rank(vector, episodes)
+        return self._rank(read, vector, episodes)
 
     def search_ahead(
-        self, clock: Clock, vectors: Sequence[Vector]
+        self, read: Reader, clock: Clock, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
         """Search for the nearest indexed episodes of several queries, which are asked inside."""
-        if not self._collections.available or self._read_vectors(clock).blocks is not None:
+        if not self._collections.available or self._read_vectors(read, clock).blocks is not None:
             return nullcontext()
         own = self._collections.of(clock.key)
         return own.search_ahead(vectors, self._settings.neighbours)
 
-    def _read_vectors(self, clock: Clock) -> _CachedVectors:
+    def _read_vectors(self, read: Reader, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""
         version = (clock.learned, clock.notes)
         cached = self._vectors.get(clock.key, _NO_VECTORS)
         # Once there are too many, their ids are not read again at every lesson.
         if cached.version != version and cached.blocks is not None:
-            ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
+            ids = read.learned.episode_ids(clock.key, _MAX_SMALL + 1)
             new = sorted(set(ids) - cached.rows.keys())
             if len(ids) > _MAX_SMALL:
                 cached = _CachedVectors(version, {}, None)
             elif not new and len(ids) == len(cached.rows):
                 cached = cached._replace(version=version)
             else:
-                cached = self._extend(cached, version, clock.key, ids, new)
+                cached = self._extend(read, cached, version, clock.key, ids, new)
         with self._lock:
             self._vectors.pop(clock.key, None)
             self._vectors[clock.key] = cached  # the last is the one used last
@@ -247,6 +247,7 @@ class EpisodeMemory:
 
     def _extend(
         self,
+        read: Reader,
         cached: _CachedVectors,
         version: tuple[int, int],
         namespace: int,
@@ -254,7 +255,7 @@ class EpisodeMemory:
         new: Sequence[str],
     ) -> _CachedVectors:
         """The vectors of these episodes; those of the ``new`` ones are read."""
-        added = self._store.learned.episode_vectors(namespace, new)
+        added = read.learned.episode_vectors(namespace, new)
         blocks, rows = list(cached.blocks or ()), cached.rows.copy()
         if len(ids) < len(rows) + len(new):  # some were deleted
             kept = [episode for episode in ids if episode in rows]
@@ -268,24 +269,30 @@ class EpisodeMemory:
             blocks[-2:] = [np.concatenate(blocks[-2:])]
         return _CachedVectors(version, rows, tuple(blocks))
 
-    def _read_near(self, vector: Vector, clock: Clock, ids: Sequence[str]) -> list[EpisodeMatch]:
+    def _read_near(
+        self, read: Reader, vector: Vector, clock: Clock, ids: Sequence[str]
+    ) -> list[EpisodeMatch]:
         def fetch(new: list[str]) -> dict[str, StoredEpisode]:
-            return {e.id: e for e in self._store.learned.episodes(clock.key, new)}
+            return {e.id: e for e in read.learned.episodes(clock.key, new)}
 
-        return self._rank(vector, [*self._episodes.get_rows(clock, ids, fetch).values()])
+        return self._rank(read, vector, [*self._episodes.get_rows(clock, ids, fetch).values()])
 
-    def _rank(self, vector: Vector, episodes: Sequence[StoredEpisode]) -> list[EpisodeMatch]:
+    def _rank(
+        self, read: Reader, vector: Vector, episodes: Sequence[StoredEpisode]
+    ) -> list[EpisodeMatch]:
         vectors = [episode.vector for episode in episodes]
-        similar = compare_vectors(vectors, vector, self._store.stretch)
+        similar = compare_vectors(vectors, vector, read.stretch)
         matches = [EpisodeMatch(e, near) for e, near in zip(episodes, similar, strict=True)]
         matches.sort(key=lambda near: (-near.similarity, near.episode.id))
         return matches[: self._settings.neighbours]
 
-    def find_episode(self, namespace: str, clock: Clock, query: str) -> StoredEpisode | None:
+    def find_episode(
+        self, read: Reader, namespace: str, clock: Clock, query: str
+    ) -> StoredEpisode | None:
         """The episode of a query, which may be written with other capitals and marks."""
         if not (clock.learned or clock.notes):
             return None
-        found = self._store.learned.episodes(clock.key, [hash_question(namespace, query)])
+        found = read.learned.episodes(clock.key, [hash_question(namespace, query)])
         return found[0] if found else None
 
     def catch_up(self, minimum: int = 1) -> None:
@@ -299,7 +306,7 @@ class EpisodeMemory:
         while self._gone:
             namespace, ids = self._gone.popitem()
             kept = {e.id for e in self._store.learned.episodes(namespace, sorted(ids))}
-            self._collections.delete(namespace, sorted(ids - kept))
+            self._collections.delete(self._store, namespace, sorted(ids - kept))
         if self._store.learned.count_unindexed_episodes() < minimum:
             return
         unindexed = self._store.learned.get_unindexed_episodes()
@@ -307,7 +314,9 @@ class EpisodeMemory:
         self._collections.upsert(entries)
         self._store.apply([MarkIndexed(episodes=tuple(entry.id for entry in entries))])
         self._collections.delete_gone(
-            entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
+            self._store,
+            entries,
+            lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)},
         )
 
     def reopen(self) -> None:
@@ -317,9 +326,9 @@ class EpisodeMemory:
             self._vectors, self._gone = {}, {}
         self._episodes = VersionCache[str, StoredEpisode]()
 
-    def delete(self, namespace: int, ids: Sequence[str]) -> None:
+    def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of deleted episodes."""
-        self._collections.delete(namespace, ids)
+        self._collections.delete(store, namespace, ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace, and what is remembered of it."""

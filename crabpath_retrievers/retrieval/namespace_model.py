@@ -25,7 +25,7 @@ from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, PastTurns
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.routing.policy import ActionStatistics
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import UsageCounts
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 
@@ -133,15 +133,14 @@ class NamespaceModels:
 
     def __init__(
         self,
-        store: GraphStore,
         episodes: EpisodeMemory,
         notes: NoteMemory,
         regions: Regions,
         ranker: Ranker,
         settings: Settings,
     ) -> None:
-        """Read models from ``store``; ``ranker`` is the shipped prior."""
-        self._store, self._episodes, self._ranker = store, episodes, ranker
+        """Rank by what namespaces have learned; ``ranker`` is the shipped prior."""
+        self._episodes, self._ranker = episodes, ranker
         self._notes = notes
         self._settings = settings.learning
         self._regions, self._region_settings = regions, settings.region
@@ -150,28 +149,33 @@ class NamespaceModels:
         self._usage = VersionCache[int, UsageCounts]()
 
     def ranker(
-        self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
+        self,
+        read: Reader,
+        namespace: str,
+        clock: Clock,
+        explore: np.random.Generator | None = None,
     ) -> Ranker:
         """The ranker with the weights that a namespace has learned.
 
         Args:
+            read: Reads the learned model.
             namespace: The namespace.
             clock: State of the namespace.
             explore: Draws the weights from their distribution; None gives the mean.
         """
         if explore is not None:
-            return self._draw_ranker(namespace, explore)
-        return self._get(namespace, clock)[1]
+            return self._draw_ranker(read, namespace, explore)
+        return self._get(read, namespace, clock)[1]
 
-    def has_lost(self, namespace: str, clock: Clock) -> bool:
+    def has_lost(self, read: Reader, namespace: str, clock: Clock) -> bool:
         """Whether the ranking before any lesson answers a namespace: feedback shows a loss."""
-        return bool(clock.learned) and self._settings.gate and self._get(namespace, clock)[2]
+        return bool(clock.learned) and self._settings.gate and self._get(read, namespace, clock)[2]
 
-    def _get(self, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
+    def _get(self, read: Reader, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
         """Version of a namespace, the ranker that it has learned, and whether it has lost."""
         found = self._rankers.get(clock.key, (0, self._ranker, False))
         if found[0] != clock.learned:
-            learned = self._store.learned.get_state(namespace)
+            learned = read.learned.get_state(namespace)
             model = self._load(namespace, learned.model)
             ranker = replace(
                 self._ranker, weights=model.weights(), calibration=model.trust.calibrate()
@@ -185,11 +189,10 @@ class NamespaceModels:
         """Read all that was learned again: a transaction with lessons was not committed."""
         self._rankers, self._usage = {}, VersionCache[int, UsageCounts]()
         self._episodes.reopen()
-        self._store.walk.forget_corpus()
 
-    def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
+    def _draw_ranker(self, read: Reader, namespace: str, rng: np.random.Generator) -> Ranker:
         """A ranker for exploration (Thompson 1933), with further draws for propensities."""
-        model = self._load(namespace, self._store.learned.get_state(namespace).model)
+        model = self._load(namespace, read.learned.get_state(namespace).model)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         calibration = model.trust.calibrate()
         return replace(self._ranker, weights=weights[0], draws=weights[1:], calibration=calibration)
@@ -204,35 +207,37 @@ class NamespaceModels:
             return NamespaceModel(self.prior)
 
     def search_ahead(
-        self, namespace: str, vectors: Sequence[Vector]
+        self, read: Reader, namespace: str, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
         """Search for the past turns of several questions, which are asked inside."""
-        return self._episodes.search_ahead(self._store.walk.get_clock(namespace), vectors)
+        return self._episodes.search_ahead(read, read.walk.get_clock(namespace), vectors)
 
-    def recall(self, question: EpisodeQuery, clock: Clock) -> tuple[list[PastTurns], list[str]]:
+    def recall(
+        self, read: Reader, question: EpisodeQuery, clock: Clock
+    ) -> tuple[list[PastTurns], list[str]]:
         """Turns of past queries with the documents that they used, and ids of the nearest notes."""
-        recalled = self._episodes.recall(question, clock) if self._settings.episodes else []
-        near = self._notes.near(question.vector, clock)
+        recalled = self._episodes.recall(read, question, clock) if self._settings.episodes else []
+        near = self._notes.near(read, question.vector, clock)
         known = {node for turns in recalled for node in turns.documents}
-        expired = self.find_expired({*known, *near}, clock)
+        expired = self.find_expired(read, {*known, *near}, clock)
         kept = [
             turns._replace(documents={n: c for n, c in turns.documents.items() if n not in expired})
             for turns in recalled
         ]
         return kept if expired else recalled, [node for node in near if node not in expired]
 
-    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+    def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
         """Ids of notes whose probation has ended."""
-        return self._notes.find_expired(ids, clock)
+        return self._notes.find_expired(read, ids, clock)
 
-    def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
+    def add_usage(self, read: Reader, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
         """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
         if not self._settings.usage:
             return list(pool)
         known = self._usage.get_rows(
             clock,
             [hit.head.key for hit in pool],
-            lambda new: self._store.learned.usage(clock.key, new),
+            lambda new: read.learned.usage(clock.key, new),
         )
         wins, losses = self._settings.usage_prior
         usual = wins / (wins + losses)
@@ -247,10 +252,10 @@ class NamespaceModels:
         return found
 
     def list_tried_actions(
-        self, vector: Vector, clock: Clock, task: str | None
+        self, read: Reader, vector: Vector, clock: Clock, task: str | None
     ) -> Sequence[ActionStatistics]:
         """How actions succeeded in the region of a query; empty where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
-        own = self._store, self._regions, self._region_settings
-        return list_tried_actions(*own, vector, clock, task)
+        own = self._regions, self._region_settings
+        return list_tried_actions(read, *own, vector, clock, task)

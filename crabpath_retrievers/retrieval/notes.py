@@ -11,7 +11,7 @@ from crabpath_retrievers.core.graph import (
     Vector,
     compare_vectors,
 )
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.notes import NoteVector
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
@@ -30,30 +30,30 @@ class NoteMemory:
         self._store, self._settings = store, settings
         self._collections = NamespaceCollections(index, "notes")
 
-    def near(self, vector: Vector, clock: Clock) -> dict[str, float]:
+    def near(self, read: Reader, vector: Vector, clock: Clock) -> dict[str, float]:
         """Ids of the nearest notes of a namespace with their similarities, nearest first."""
         if not (clock.notes and vector.any()):
             return {}
-        notes = self._read_candidates(vector, clock)
-        scores = compare_vectors([note.vector for note in notes], vector, self._store.stretch)
+        notes = self._read_candidates(read, vector, clock)
+        scores = compare_vectors([note.vector for note in notes], vector, read.stretch)
         ranked = sorted(zip(scores, notes, strict=True), key=lambda pair: -pair[0])
         return {note.id: score for score, note in ranked[: self._settings.neighbours]}
 
-    def _read_candidates(self, vector: Vector, clock: Clock) -> list[NoteVector]:
+    def _read_candidates(self, read: Reader, vector: Vector, clock: Clock) -> list[NoteVector]:
         if not self._collections.available:
             limit = self._settings.max_scanned
-            return self._store.notes.latest(clock.key, self.get_probation_start(clock), limit)
-        ids = self._collections.of(clock.key).search(vector, self._settings.neighbours)
-        return self._store.notes.near(clock.key, ids, self.get_probation_start(clock))
+            return read.notes.latest(clock.key, self.get_probation_start(clock), limit)
+        ids = self._collections.of(clock.key).on(read).search(vector, self._settings.neighbours)
+        return read.notes.near(clock.key, ids, self.get_probation_start(clock))
 
-    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+    def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
         """Ids of notes whose probation has ended."""
         automatic = (
             [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
         )
         if not automatic:
             return set()
-        return self._store.notes.find_expired(clock.key, automatic, self.get_probation_start(clock))
+        return read.notes.find_expired(clock.key, automatic, self.get_probation_start(clock))
 
     def get_probation_start(self, clock: Clock) -> int:
         """The turn from which notes on probation must have been used to be found."""
@@ -72,6 +72,7 @@ class NoteMemory:
         self._collections.upsert(entries)
         self._store.apply([MarkIndexed(notes=tuple(note.key for note in unindexed))])
         self._collections.delete_gone(
+            self._store,
             entries,
             lambda key, ids: {n.id for n in self._store.notes.get_facts(ids) if n.owner == key},
         )
@@ -80,9 +81,9 @@ class NoteMemory:
         """Open the collections again: the embedder was changed."""
         self._collections.reopen()
 
-    def remove(self, namespace: int, ids: Sequence[str]) -> None:
+    def remove(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of notes."""
-        self._collections.delete(namespace, ids)
+        self._collections.delete(store, namespace, ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
@@ -44,10 +44,9 @@ from crabpath_retrievers.retrieval.turn_builder import (
 )
 from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
-from crabpath_retrievers.storage.replica import QueryReads, ReplicaAwayError
 from crabpath_retrievers.vectors.base import (
     VectorIndex,
 )
@@ -101,10 +100,10 @@ class Reranker(Protocol):
 class _Attempt(NamedTuple):
     """One attempt to answer a query by its unit vector ``[d]``, with milliseconds by stage."""
 
+    read: Reader
     query: Query
     vector: Vector
     version: int  # of the embedder
-    reads: QueryReads
     latency: dict[str, float]
 
     def note_time(self, stage: str, begin: float) -> None:
@@ -133,7 +132,7 @@ class RetrievalPipeline:
         reranker: Orders the best candidates; None leaves their order to the ranker.
     """
 
-    store: GraphStore
+    store: Store
     index: VectorIndex
     embedder: Embedder
     fingerprint: EmbedderFingerprint
@@ -144,12 +143,15 @@ class RetrievalPipeline:
     settings: Settings
     reranker: Reranker | None = None
 
-    def steps(self, text: str, options: QueryOptions) -> Operations[Answer]:
+    def steps(
+        self, text: str, options: QueryOptions, read: Reader | None = None
+    ) -> Operations[Answer]:
         """Answer a question, and record the turn.
 
         Args:
             text: The question.
             options: Of the query.
+            read: Reader of all that is stored; None for one of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -159,7 +161,7 @@ class RetrievalPipeline:
         while True:
             version = self.fingerprint.version
             try:
-                return (yield from self._answer_once(query, version))
+                return (yield from self._answer_once(read, query, version))
             except _EmbedderChangedError:
                 _log.debug("the embedder was changed: the question is asked again")
             except (StoreError, EmbeddingMismatchError, ValueError):
@@ -167,39 +169,36 @@ class RetrievalPipeline:
                     yield from perform(self.fingerprint.require_current)
                     raise
 
-    def _answer_once(self, query: Query, version: int) -> Operations[Answer]:
+    def _answer_once(self, given: Reader | None, query: Query, version: int) -> Operations[Answer]:
         """Answer a question with this version of the embedder, and record the turn."""
         begin = time.perf_counter()
         vector = yield from self._embed(query)
-        attempt = _Attempt(query, vector, version, self.store.start_query(), {})
+        read = self.store.start_query() if given is None else given
+        attempt = _Attempt(read, query, vector, version, {})
         attempt.note_time("embed", begin)
-        try:
+        asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
+        if asks_router or self.reranker is not None:
             return (yield from self._answer_attempt(attempt))
-        except ReplicaAwayError:
-            return (yield from self._answer_attempt(attempt))
+        # Nothing more is awaited: one connection suffices.
+        return (yield from perform(read.run, lambda: run(self._answer_attempt(attempt))))
 
     def _answer_attempt(self, attempt: _Attempt) -> Operations[Answer]:
         """Search, deeper where many texts repeat each other, rank, and record the turn."""
         query, explore = attempt.query, None
         if query.explore is not False:  # True takes a new seed every time
             explore = np.random.default_rng(None if query.explore is True else query.explore)
-        asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
         size = 0
-        with ExitStack() as held:
-            if not asks_router and self.reranker is None:  # nothing more is awaited
-                yield from perform(held.enter_context, attempt.reads.open())
-            for depth in _DEPTHS:
-                found = yield from self._find(attempt, explore, depth)
-                if self.reranker is not None:
-                    found = yield from self._rerank(self.reranker, attempt, found)
-                more = len(found.evidence.pool) + len(found.repeats)
-                is_last = depth == _DEPTHS[-1] or more == size
-                answer = yield from perform(
-                    attempt.reads.run, self._answer, attempt, found, is_last=is_last
-                )
-                if answer is not None:
-                    return answer
-                size = more
+        for depth in _DEPTHS:
+            found = yield from self._find(attempt, explore, depth)
+            if self.reranker is not None:
+                found = yield from self._rerank(self.reranker, attempt, found)
+            more = len(found.evidence.pool) + len(found.repeats)
+            is_last = depth == _DEPTHS[-1] or more == size
+            rank = partial(self._answer, attempt, found, is_last=is_last)
+            answer = yield from perform(attempt.read.run, rank)
+            if answer is not None:
+                return answer
+            size = more
         raise AssertionError  # the last one is whole
 
     @contextmanager
@@ -210,13 +209,22 @@ class RetrievalPipeline:
         """
         own = [to_unit_vector(vector) for vector in vectors]
         limit = max(self.settings.seeds.hits_per_engine, k)
-        with self.index.search_ahead(own, limit), self.models.search_ahead(namespace, own):
+        with (
+            self.index.search_ahead(own, limit),
+            self.models.search_ahead(self.store, namespace, own),
+        ):
             yield
 
-    def rank_stated(self, feedback: Feedback) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
+    def rank_stated(
+        self, store: Store, feedback: Feedback
+    ) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
         Neither a chat model nor a reranker is asked.
+
+        Args:
+            store: The store, or an open transaction of it.
+            feedback: The feedback.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
@@ -224,7 +232,7 @@ class RetrievalPipeline:
         """
         logged = None
         if feedback.turn_id is not None:
-            logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+            logged = store.turns.find(feedback.turn_id, namespace=feedback.namespace)
         if logged is None or logged.vector is None:
             return feedback, ()
         known: dict[str, Any] = {
@@ -233,7 +241,7 @@ class RetrievalPipeline:
             if (names := getattr(feedback, field)) is not None
         }
         feedback = replace(feedback, **known)
-        chunks = self.find_named_chunks(feedback.stated_documents)
+        chunks = find_named_chunks(store, feedback.stated_documents)
         returned = {item.node for item in logged.turn.returned}
         missing = {
             node
@@ -242,7 +250,8 @@ class RetrievalPipeline:
             for node in nodes[:MAX_CHUNKS]
         }
         space, vector = logged.turn.namespace, logged.vector.astype(np.float32)
-        ranked = self.rank_among(logged.turn.query, space, vector, sorted(missing))
+        with store.open_reader() as read:  # not from a replica: it is written
+            ranked = self.rank_among(read, logged.turn.query, space, vector, sorted(missing))
         order = {item.node: place for place, item in enumerate(ranked)}
         best = {
             name: [node for node in nodes if node in returned]
@@ -257,13 +266,14 @@ class RetrievalPipeline:
         return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
 
     def rank_among(
-        self, text: str, namespace: str, vector: Vector, ids: Sequence[str]
+        self, read: Reader, text: str, namespace: str, vector: Vector, ids: Sequence[str]
     ) -> tuple[ReturnedDocument, ...]:
         """Some chunks as a question ranks them, best first; unknown ids are left out.
 
         Neither a chat model nor a reranker is asked, and nothing is recorded.
 
         Args:
+            read: Reader of the store.
             text: The question.
             namespace: The namespace that asks.
             vector: Of the question, shape ``[d]``.
@@ -279,29 +289,14 @@ class RetrievalPipeline:
             "record": False,
         }
         own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
-        with self.store.open_reader():  # not from a replica: it is written
-            return run(own.steps(text, options)).turn.returned
-
-    def find_named_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
-        """Ids of chunks by what names them: their own id, that of their document, their source.
-
-        Other names, which may be those of notes, are kept as they are.
-        """
-        wanted = sorted(names)
-        found = self.store.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
-        chunks: dict[str, list[str]] = {}
-        for chunk in found:
-            for name in {chunk.document, chunk.source}:
-                chunks.setdefault(name, []).append(chunk.id)
-        own = {chunk.id: [chunk.id] for chunk in found}
-        return {name: own.get(name) or chunks.get(name, [name]) for name in names}
+        return run(own.steps(text, options, read)).turn.returned
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
         query = Query.from_options(text, **options)
         vector = yield from self._embed(query)
-        attempt = _Attempt(query, vector, self.fingerprint.version, self.store.start_query(), {})
-        with self.store.open_reader():  # not from a replica
+        with self.store.open_reader() as read:  # not from a replica
+            attempt = _Attempt(read, query, vector, self.fingerprint.version, {})
             found = yield from self._find(attempt, None, _DEPTHS[0])
         return found.evidence
 
@@ -318,7 +313,7 @@ class RetrievalPipeline:
         except InvalidInputError as error:
             _log.warning("a question is answered by its words alone: %s", error)
             size = self.fingerprint.size or 1
-            return (yield from perform(self.search.find_stand_in, query, size))
+            return (yield from perform(self.search.find_stand_in, self.store, query, size))
         return (yield from self._verify(vector))
 
     def _verify(self, vector: Vector) -> Operations[Vector]:
@@ -335,7 +330,8 @@ class RetrievalPipeline:
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
         # Not recorded, so that nothing is explored before the reranker.
         wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
-        ranking = yield from perform(attempt.reads.run, self.chooser.choose, wide)
+        choose = partial(self.chooser.choose, wide)
+        ranking = yield from perform(attempt.read.run, choose)
         nodes = ranking.nodes
         best = [nodes[item.node] for item in ranking.documents if item.node in nodes]
         documents = [node for node in best if node.document]
@@ -351,33 +347,35 @@ class RetrievalPipeline:
         self, attempt: _Attempt, explore: np.random.Generator | None, depth: int
     ) -> Operations[Candidates]:
         """Search so deep, and walk."""
-        begin = time.perf_counter()
-        find = partial(self.search.find, attempt.query, attempt.vector, depth)
-        seeds = yield from perform(attempt.reads.run, find)
+        begin, read = time.perf_counter(), attempt.read
+        find = partial(self.search.find, read, attempt.query, attempt.vector, depth)
+        seeds = yield from perform(read.run, find)
         if not self.fingerprint.is_current(corpus := seeds.clock.corpus):
-            yield from perform(attempt.reads.run, self.fingerprint.require_current, corpus)
+            require = partial(self.fingerprint.require_current, corpus, read)
+            yield from perform(read.run, require)
         attempt.note_time("seeds", begin)
         begin = time.perf_counter()
         walk = yield from self._walk(attempt, seeds, explore)
         attempt.note_time("walk", begin)
         collect = partial(self._collect_candidates, attempt, seeds, walk, explore)
-        return (yield from perform(attempt.reads.run, collect))
+        return (yield from perform(read.run, collect))
 
     def _walk(
         self, attempt: _Attempt, seeds: SeedHits, explore: np.random.Generator | None
     ) -> Operations[Walk]:
-        query, vector = attempt.query, attempt.vector
+        read, query, vector, _, _ = attempt
         clock, hits, tiers = seeds.clock, seeds.hits.values(), self.settings.tiers
         router = self.router
         if explore is not None:
             router = SoftmaxRouter(self.settings.policy, explore)
+        list_tried = partial(self.models.list_tried_actions, read, vector, clock, query.task_type)
         request = RoutingRequest(
             query.text,
             callbacks=query.callbacks,
-            read=lambda ids: self.store.walk.get_documents(ids, clock),
+            read=lambda ids: read.run(partial(read.walk.get_documents, ids, clock)),
             policy=self.settings.policy,
             recalled=max((hit.again for hit in hits), default=0.0),
-            tried=cache(lambda: self.models.list_tried_actions(vector, clock, query.task_type)),
+            tried=cache(partial(read.run, list_tried)),
         )
         walker = Walker(
             request,
@@ -387,24 +385,25 @@ class RetrievalPipeline:
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
             temperature=self.settings.policy.temperature,
-            stretch=self.store.stretch,
+            stretch=read.stretch,
             on_hop=query.on_hop,
         )
         return walker.steps(choose_entries(hits, self.settings))
 
     def _make_edge_reader(self, attempt: _Attempt, clock: Clock) -> ReadEdges:
         """Reader of a walk's edges, in a confined one only of those to allowed documents."""
-        query, reads = attempt.query, attempt.reads
-        read = partial(self.store.walk.get_outgoing_edges, clock=clock)
+        read, query, vector, _, _ = attempt
 
-        def read_allowed(keys: Sequence[int]) -> Frontier:
-            edges, stops = read(keys)
+        def read_edges(keys: Sequence[int]) -> Frontier:
+            frontier = read.walk.get_outgoing_edges(keys, clock)
+            if not (query.filter and query.confined):
+                return frontier
+            edges, stops = frontier
             ids = sorted({edge.target.id for edge in edges})
-            allowed = self.index.filter_ids(ids, attempt.vector, query.filter)
+            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
             return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
-        chosen = read_allowed if query.filter and query.confined else read
-        return lambda keys: reads.run(chosen, keys)
+        return lambda keys: read.run(partial(read_edges, keys))
 
     def _collect_candidates(
         self,
@@ -414,18 +413,17 @@ class RetrievalPipeline:
         explore: np.random.Generator | None,
     ) -> Candidates:
         """The candidates with the evidence for them, and the notes that belong to the query."""
-        query, vector, _, _, _ = attempt
-        pool = self._collect_pool(query, vector, seeds, walk)
+        read, query, vector, _, _ = attempt
+        pool = self._collect_pool(read, query, vector, seeds, walk)
         corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
         if seeds.clock.notes:
             found = [hit.head.key for hit in pool]
             limit = self.settings.note.max_scanned
-            corrections, notes, pool = find_corrections(
-                self.store, query, vector, seeds, pool, limit
-            )
+            corrections, notes, pool = find_corrections(read, query, vector, seeds, pool, limit)
             companions = notes.keys() - found
-        known = walk.support, walk.inhibition, seeds.information, self.store.stretch
+        known = walk.support, walk.inhibition, seeds.information, read.stretch
         return Candidates(
+            read,
             query,
             vector,
             seeds,
@@ -438,7 +436,7 @@ class RetrievalPipeline:
         )
 
     def _collect_pool(
-        self, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
+        self, read: Reader, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
     ) -> Sequence[Candidate]:
         """All nodes that search found or that edges of visited nodes lead to, after the filter."""
         clock, hits = seeds.clock, seeds.hits
@@ -450,14 +448,14 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = self.index.filter_ids(ids, vector, query.filter)
+            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
-            expired = self.models.find_expired([hit.head.id for hit in reached], clock)
+            expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)
             reached = [hit for hit in reached if hit.head.id not in expired]
         pool = [*hits.values(), *reached]
         if query.recency or query.as_of:
-            nodes = self.store.walk.get_documents([hit.head.id for hit in pool], clock)
+            nodes = read.walk.get_documents([hit.head.id for hit in pool], clock)
             pool = date_candidates(
                 pool, nodes, self.settings.dates, as_of=query.as_of, recency=query.recency
             )
@@ -465,9 +463,9 @@ class RetrievalPipeline:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             ids = [hit.head.id for hit in pool]
-            nodes = self.store.walk.get_documents(ids, clock)
+            nodes = read.walk.get_documents(ids, clock)
             pool = apply_tag_hints(pool, nodes, query.boost_tags)
-        return self.models.add_usage(pool, clock) if clock.learned else pool
+        return self.models.add_usage(read, pool, clock) if clock.learned else pool
 
     def _answer(self, attempt: _Attempt, found: Candidates, *, is_last: bool) -> Answer | None:
         """Rank the candidates, read the best, and record the turn.
@@ -477,7 +475,7 @@ class RetrievalPipeline:
         """
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        is_frozen = self.models.has_lost(query.namespace, clock)
+        is_frozen = self.models.has_lost(attempt.read, query.namespace, clock)
         ranking = self.chooser.choose(replace(found, is_frozen=is_frozen))
         found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
@@ -488,7 +486,7 @@ class RetrievalPipeline:
             ranking = self.chooser.rank(drafted)
         nodes = ranking.nodes
         if clock.notes:
-            nodes |= self._complete_notes(nodes, query.namespace)
+            nodes |= _complete_notes(attempt.read, nodes, query.namespace)
         # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranking.documents if item.node in nodes]
         attempt.note_time("rank", begin)
@@ -503,20 +501,36 @@ class RetrievalPipeline:
         _log.debug(message, turn.id, turn.namespace, len(ranked), attempt.latency)
         return Answer(tuple([RetrievedDocument(nodes[r.node], r) for r in ranked]), turn)
 
-    def _complete_notes(self, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-        """The notes among the nodes, with the metadata keys that document templates expect.
 
-        The text of a correction says that it is one.
-        """
-        notes = {key: node for key, node in nodes.items() if not node.document}
-        if not notes:
-            return notes
-        samples = self.store.catalog.sample()
-        marked = mark_corrections(self.store, notes, namespace)
-        return {
-            key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
-            for key, note in marked.items()
-        }
+def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[str]]:
+    """Ids of chunks by what names them: their own id, that of their document, their source.
+
+    Other names, which may be those of notes, are kept as they are.
+    """
+    wanted = sorted(names)
+    found = read.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
+    chunks: dict[str, list[str]] = {}
+    for chunk in found:
+        for name in {chunk.document, chunk.source}:
+            chunks.setdefault(name, []).append(chunk.id)
+    own = {chunk.id: [chunk.id] for chunk in found}
+    return {name: own.get(name) or chunks.get(name, [name]) for name in names}
+
+
+def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
+    """The notes among the nodes, with the metadata keys that document templates expect.
+
+    The text of a correction says that it is one.
+    """
+    notes = {key: node for key, node in nodes.items() if not node.document}
+    if not notes:
+        return notes
+    samples = read.catalog.sample()
+    marked = mark_corrections(read, notes, namespace)
+    return {
+        key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
+        for key, note in marked.items()
+    }
 
 
 def _estimate_use(hit: Candidate) -> float:

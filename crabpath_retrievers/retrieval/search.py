@@ -34,7 +34,7 @@ from crabpath_retrievers.retrieval.episodes import (
     score_turns,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -67,7 +67,7 @@ def compute_idf(facts: QueryFacts) -> dict[str, float]:
 
 
 def search_lexical(
-    store: GraphStore, facts: QueryFacts, idf: Mapping[str, float], settings: SeedSettings
+    read: Reader, facts: QueryFacts, idf: Mapping[str, float], settings: SeedSettings
 ) -> dict[int, float]:
     """Keys of the best matches with their BM25 scores relative to the best, in [0, 1].
 
@@ -81,7 +81,7 @@ def search_lexical(
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    found = store.fulltext.search(chosen, settings.hits_per_engine, facts.mean_length)
+    found = read.fulltext.search(chosen, settings.hits_per_engine, facts.mean_length)
     best = max((score for _, score in found), default=0.0) or 1.0
     return {key: score / best for key, score in found}
 
@@ -128,18 +128,19 @@ class NearestHits(NamedTuple):
     heads: list[NodeHead]
 
 
-def find_nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
+def find_nearest(read: Reader, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
     """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
+    index = index.on(read)
     ids = index.search(vector, k)
-    near = NearestHits(ids, store.walk.get_nodes(ids))
+    near = NearestHits(ids, read.walk.get_nodes(ids))
     if len(near.heads) < len(ids):
-        near = search_farther(store, partial(index.search, vector), near, k, k)
+        near = search_farther(read, partial(index.search, vector), near, k, k)
     rank = {node: number for number, node in enumerate(near.ids)}
     return sorted(near.heads, key=lambda head: rank[head.id])[:k]
 
 
 def search_farther(
-    store: GraphStore,
+    read: Reader,
     search: Callable[[int], list[str]],
     near: NearestHits,
     limit: int,
@@ -148,7 +149,7 @@ def search_farther(
     """Request more hits while an index returns vectors of documents that no longer exist.
 
     Args:
-        store: The graph store.
+        read: Reader of the graph store.
         search: Ids of so many nearest vectors.
         near: Hits so far.
         limit: Number of hits that was requested for them.
@@ -159,7 +160,7 @@ def search_farther(
     while len(known.intersection(ids)) < wanted and len(ids) >= limit and limit < _MAX_HITS:
         limit = min(2 * limit, _MAX_HITS)
         ids = search(limit)
-        heads = heads + store.walk.get_nodes([node_id for node_id in ids if node_id not in known])
+        heads = heads + read.walk.get_nodes([node_id for node_id in ids if node_id not in known])
         known = {head.id for head in heads}
     return NearestHits(ids, heads)
 
@@ -167,17 +168,16 @@ def search_farther(
 class SeedSearch:
     """Finds the candidates from which a walk may start."""
 
-    def __init__(
-        self, store: GraphStore, index: VectorIndex, settings: Settings, models: NamespaceModels
-    ) -> None:
-        """Search ``store`` and ``index``; ``models`` recalls documents of past turns, and notes."""
-        self._store, self._index, self._settings = store, index, settings
+    def __init__(self, index: VectorIndex, settings: Settings, models: NamespaceModels) -> None:
+        """Search ``index``; ``models`` recalls documents of past turns, and notes."""
+        self._index, self._settings = index, settings
         self._models = models
 
-    def find(self, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
+    def find(self, read: Reader, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
         """Search by vector, words and names, and recall past turns.
 
         Args:
+            read: Reader of the graph store.
             query: The query.
             vector: Its unit vector, shape ``[d]``.
             depth: Factor of the hits of each search.
@@ -186,54 +186,53 @@ class SeedSearch:
         seeds, wanted = self._settings.seeds, query.k
         if query.one_per_document or query.as_of:
             depth, wanted = depth * _CHUNKS, wanted * _CHUNKS
-        words_depth = depth if self._store.informative else depth * _WORDS_ALONE
+        words_depth = depth if read.informative else depth * _WORDS_ALONE
         if words_depth > 1:
             seeds = _widen(seeds, depth, words_depth)
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
-        dense = self._search_dense(query.filter, vector, limit) if has_vector else ()
+        index = self._index.on(read)
+        dense = self._search_dense(read, query.filter, vector, limit) if has_vector else ()
         text = query.text[:_LONGEST_QUERY]
         words = list_name_words(text)
         longest = self._settings.links.max_name_words
-        facts = self._store.walk.read_facts(
+        facts = read.walk.read_facts(
             query.namespace,
-            select_query_words(list_query_words(text, self._store.language), seeds),
+            select_query_words(list_query_words(text, read.language), seeds),
             list_word_sequences(words[:_MAX_WORDS], longest),
         )
         clock, idf = facts.clock, compute_idf(facts)
         information = QueryInformation.from_idf(idf)
-        lexical = search_lexical(self._store, facts, idf, seeds)
+        lexical = search_lexical(read, facts, idf, seeds)
         owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
         named = self._match_names(text, owners, information)
         ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
         recalled: Sequence[PastTurns] = ()
         asking = EpisodeQuery(text, vector, information)
         if clock.learned or clock.notes:
-            recalled, notes = self._models.recall(asking, clock)
+            recalled, notes = self._models.recall(read, asking, clock)
             ids += [n for turns in recalled for n, credit in turns.documents.items() if credit > 0]
             ids += notes
-        heads = self._store.walk.get_nodes(
+        heads = read.walk.get_nodes(
             ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
         )
-        self._report_unknown(dense, heads)
+        self._report_unknown(read, dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
-            search = partial(self._index.search, vector, filter=query.filter)
-            dense, heads = search_farther(
-                self._store, search, NearestHits(dense, heads), limit, wanted
-            )
+            search = partial(index.search, vector, filter=query.filter)
+            dense, heads = search_farther(read, search, NearestHits(dense, heads), limit, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
-            allowed = near | self._index.filter_ids(others, vector, query.filter)
+            allowed = near | index.filter_ids(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
             if has_vector and not heads:
-                self._require_numbers(query.filter, vector, limit, only_dates=True)
+                self._require_numbers(read, query.filter, vector, limit, only_dates=True)
         hints = set(query.seed_ids)
         hits: dict[int, Candidate] = {}
         vectors = [head.vector for head in heads]
-        similarities = compare_vectors(vectors, vector, self._store.stretch)
-        past = self._score_past(query, recalled, heads, facts, asking) if recalled else {}
-        if not self._store.informative:
+        similarities = compare_vectors(vectors, vector, read.stretch)
+        past = self._score_past(read, query, recalled, heads, facts, asking) if recalled else {}
+        if not read.informative:
             similarities = [
                 near if near > _SAME_TEXT else _WORDED * lexical.get(head.key, 0.0)
                 for head, near in zip(heads, similarities, strict=True)
@@ -251,28 +250,31 @@ class SeedSearch:
             )
         return SeedHits(clock, hits, information)
 
-    def _search_dense(self, condition: Any, vector: Vector, limit: int) -> Sequence[str]:
+    def _search_dense(
+        self, read: Reader, condition: Any, vector: Vector, limit: int
+    ) -> Sequence[str]:
         """Ids of the nearest documents that the filter allows."""
         try:
-            return self._index.search(vector, limit, condition)
+            return self._index.on(read).search(vector, limit, condition)
         except StoreUnavailableError:
             raise
         except StoreError:  # PGVectorStore fails where it compares a text with a number
-            self._require_numbers(condition, vector, limit, only_dates=False)
+            self._require_numbers(read, condition, vector, limit, only_dates=False)
             raise
 
     def _require_numbers(
-        self, condition: Any, vector: Vector, limit: int, *, only_dates: bool
+        self, read: Reader, condition: Any, vector: Vector, limit: int, *, only_dates: bool
     ) -> None:
         """Explain a filter that found nothing or failed: it compares texts with numbers."""
         if not list_ordered_keys(condition):
             return
-        near = self._index.search(vector, limit, drop_orders(condition))
-        nodes = self._store.catalog.documents(near).values() if near else ()
+        near = self._index.on(read).search(vector, limit, drop_orders(condition))
+        nodes = read.catalog.documents(near).values() if near else ()
         require_numbers(condition, [node.metadata for node in nodes], only_dates=only_dates)
 
     def _score_past(
         self,
+        read: Reader,
         query: Query,
         recalled: Sequence[PastTurns],
         heads: Sequence[NodeHead],
@@ -284,21 +286,20 @@ class SeedSearch:
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
         few = list_with_plurals(words)[:_MAX_WORDS]
-        more = self._store.walk.read_more_facts(query.namespace, few, facts)
+        more = read.walk.read_more_facts(query.namespace, few, facts)
         both = QueryInformation.from_idf(compute_idf(more))
-        return score_turns(recalled, heads, asking, both, self._store.stretch)
+        return score_turns(recalled, heads, asking, both, read.stretch)
 
-    def find_stand_in(self, query: Query, size: int) -> Vector:
+    def find_stand_in(self, read: Reader, query: Query, size: int) -> Vector:
         """A vector ``[d]`` for a question without one: the mean of what its words find.
 
         It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero where no word is known.
         """
         seeds, text = self._settings.seeds, query.text[:_LONGEST_QUERY]
-        words = list_query_words(text, self._store.language)
-        with self._store.open_reader():
-            facts = self._store.walk.read_facts(query.namespace, select_query_words(words, seeds))
-            best = list(search_lexical(self._store, facts, compute_idf(facts), seeds))[:_FEEDBACK]
-            heads = self._store.walk.get_nodes((), best) if best else []
+        words = list_query_words(text, read.language)
+        facts = read.walk.read_facts(query.namespace, select_query_words(words, seeds))
+        best = list(search_lexical(read, facts, compute_idf(facts), seeds))[:_FEEDBACK]
+        heads = read.walk.get_nodes((), best) if best else []
         total = np.zeros(size, dtype=np.float32)
         for head in heads:
             total += head.vector
@@ -322,14 +323,16 @@ class SeedSearch:
                     matched += f" {name} "
         return named
 
-    def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
+    def _report_unknown(
+        self, read: Reader, dense: Sequence[str], heads: Sequence[NodeHead]
+    ) -> None:
         """Log once that a vector store owned by others has documents that the graph lacks."""
         if self._index.unknown_reported:
             return
         unknown = set(dense) - {head.id for head in heads} - self._index.ignored
         if unknown:
-            with self._store.read_primary():  # a replica may not have them yet
-                hidden = self._store.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))
+            # A replica may not have them yet.
+            hidden = read.primary.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))
 

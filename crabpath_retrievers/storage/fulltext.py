@@ -268,10 +268,10 @@ class FullTextReader(Queries):
         """Keys and BM25 scores of nodes that contain any of the terms, best first."""
         if not idf:
             return []
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return self._index.search(connection, idf, limit, mean_length)
 
     def find_phrases(self, phrases: Iterable[Sequence[str]], limit: int) -> list[list[int]]:
         """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return self._index.find_phrases(connection, phrases, limit)

@@ -9,11 +9,10 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import monotonic, sleep
-from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -27,9 +26,6 @@ from crabpath_retrievers.storage.engine import (
     translate_database_errors,
 )
 from crabpath_retrievers.storage.schema import meta
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _AWAY = "queries go to the primary: %s"
@@ -313,7 +309,7 @@ class Replica:
         self._has_written = True
 
     @contextmanager
-    def open_reader(self) -> Iterator[sa.Connection]:
+    def connect(self) -> Iterator[sa.Connection]:
         """A connection to the replica, for all the reads of one query.
 
         Raises:
@@ -373,57 +369,6 @@ class Replica:
         """Close all connections, and end the thread."""
         self._closed.set()
         self.engine.dispose()
-
-
-class QueryReads:
-    """The reader of one query: the replica until it fails, then the primary to the end.
-
-    Never the other way: what a process remembers of a version may be newer than that version, and
-    never older.
-    """
-
-    def __init__(
-        self,
-        replica: Replica | None,
-        current: ContextVar[sa.Connection | None],
-        open_primary: Callable[[], AbstractContextManager[sa.Connection]],
-    ) -> None:
-        """Read from ``replica``, whose connection is ``current`` meanwhile; None for no replica."""
-        self._replica, self._current, self._open_primary = replica, current, open_primary
-
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        """Hold one connection for all reads inside, or share the one that is held already.
-
-        Raises:
-            ReplicaAwayError: The replica failed, now or inside; from now on the primary is read.
-        """
-        if self._replica is None or self._current.get() is not None:
-            with self._open_primary():
-                yield
-            return
-        try:
-            with self._replica.open_reader() as connection:
-                token = self._current.set(connection)
-                try:
-                    yield
-                finally:
-                    self._current.reset(token)
-        except ReplicaAwayError as error:
-            _log.debug("the primary is asked: %s", error)
-            self._replica = None
-            raise
-
-    def run(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that reads; once more where a replica fails that nobody holds."""
-        if self._current.get() is not None:
-            return read(*args, **kwargs)
-        try:
-            with self.open():
-                return read(*args, **kwargs)
-        except ReplicaAwayError:
-            with self.open():
-                return read(*args, **kwargs)
 
 
 def _check_again_and_again(own: "weakref.ref[Replica]", closed: threading.Event) -> None:

@@ -312,7 +312,7 @@ _log = logging.getLogger(__name__)
 class ReadableStore(Protocol):
     """A store that query classes read from."""
 
-    def open_reader(self) -> AbstractContextManager[sa.Connection]:
+    def connect(self) -> AbstractContextManager[sa.Connection]:
         """A connection for reads; each statement sees the latest commit."""
 
     def flush(self) -> None:
@@ -326,24 +326,29 @@ class Queries:
         """Read from ``store``."""
         self._store = store
 
+    @property
+    def source(self) -> ReadableStore:
+        """The store, or the reader of it, that these reads are of."""
+        return self._store
+
     def _run(self, query: CompiledSelect, **parameters: Any) -> Sequence[tuple[Any, ...]]:
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return query.rows(connection, parameters)
 
     def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return connection.execute(query).all()
 
     def _rows_in(self, query: sa.Select[Any], column: Any, values: Iterable[Any]) -> list[Any]:
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return select_in(connection, query, column, values)
 
     def _scalars(self, query: sa.Select[Any]) -> list[Any]:
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return list(connection.scalars(query))
 
     def _scalar(self, query: sa.Select[Any]) -> Any:
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return connection.scalar(query)
 
     def _iterate_blocks(

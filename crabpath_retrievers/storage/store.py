@@ -1,15 +1,15 @@
 """The graph store: opening, connections, and ``apply``, through which everything is written."""
 
-import json
 import logging
 import os
 import sqlite3
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -46,25 +46,14 @@ from crabpath_retrievers.storage.engine import (
     process_lock,
     translate_database_errors,
 )
-from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
+from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
-from crabpath_retrievers.storage.read.edges import EdgeQueries
-from crabpath_retrievers.storage.read.health import HealthQueries
-from crabpath_retrievers.storage.read.history import HistoryQueries
-from crabpath_retrievers.storage.read.learned import LearnedQueries
-from crabpath_retrievers.storage.read.links import LinkQueries
-from crabpath_retrievers.storage.read.maintenance import MaintenanceQueries
-from crabpath_retrievers.storage.read.notes import NoteQueries
-from crabpath_retrievers.storage.read.reembedding import ReembeddingQueries
-from crabpath_retrievers.storage.read.regions import RegionQueries
-from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
-from crabpath_retrievers.storage.read.typed_edges import TypedQueries
-from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
+from crabpath_retrievers.storage.reader import ConnectionReader, Reader, StoreMemory
 from crabpath_retrievers.storage.replica import (
     DEFAULT_MAX_LAG,
-    QueryReads,
     Replica,
+    ReplicaAwayError,
     ReplicaState,
     ensure_identity,
 )
@@ -74,7 +63,7 @@ from crabpath_retrievers.storage.sql_tools import open_driver_cursor
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 SCHEMA_VERSION = 5
@@ -137,29 +126,82 @@ def read_schema_version(connection: sa.Connection) -> int | None:
 
 
 _log = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class GraphStore:
-    """Nodes, edges, learned state of each namespace, and turn records, in one SQL database.
+class Store(Reader):
+    """Reads by topic, and changes: of a store, or of one transaction that is open in it."""
 
-    Attributes:
-        walk: Reads of every query.
-        fulltext: Searches of the full-text index.
-        links: Reads of the linkers.
-        catalog: Documents, the ingest queue, statistics.
-        turns: Turn records.
-        learned: Learned state of namespaces, and feedback.
-        history: Feedback and its effects, for undo; snapshots.
-        notes: Notes of namespaces.
-        regions: Hubs of regions, and transition counts.
-        typed_edges: Edges by kind.
-        edges: Edges of one node, page by page.
-        health: Samples and counters for health reports, and stored reports.
-        maintenance: Reads of maintenance.
-        trials: State, turns and feedback of A/B trials.
-        reembedding: What a change of the embedder must still embed.
-    """
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """URL of the database, without password."""
+
+    @abstractmethod
+    def open_reader(self) -> AbstractContextManager[Reader]:
+        """A reader of one connection, for all the reads of an operation."""
+
+    @abstractmethod
+    def start_query(self) -> Reader:
+        """A reader for one query, whose steps :meth:`Reader.run` calls."""
+
+    @abstractmethod
+    def apply(self, changes: Sequence[Change]) -> list[Any]:
+        """Apply and journal all changes in one transaction, or none of them.
+
+        Afterwards they survive a power failure, except turn records, and what is repeated at the
+        next opening: learning from stored feedback, publishing and linking of staged documents.
+
+        Returns:
+            For each change what its writer returns; mostly None.
+
+        Raises:
+            StoreError: The database failed, and no change was applied.
+        """
+
+    def write(
+        self,
+        work: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """The result of a function that writes, called in one transaction with these arguments.
+
+        Raises:
+            StoreError: The database failed, and nothing was written.
+        """
+        found: T = self.apply([Write(work, *args, **options)])[0]
+        return found
+
+    @abstractmethod
+    def apply_together(self, work: Callable[["Store"], T]) -> T:
+        """The result of ``work``, whose changes are one transaction; it may be called again.
+
+        ``work`` gets the transaction. Its reads see what it has changed; nobody else does before
+        the end. Each call of ``apply`` and of this method within is carried out whole or not at
+        all, and turns are recorded at once.
+
+        Raises:
+            StoreError: The database failed, and no change was applied.
+        """
+
+    @abstractmethod
+    def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
+        """Record a turn, as :class:`RecordTurn`."""
+
+    @abstractmethod
+    def require_in_place(self) -> None:
+        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
+
+        Raises:
+            StoreUnavailableError: It is another one than was opened, or none.
+            StoreReadOnlyError: Its rights were taken away.
+        """
+
+
+class GraphStore(Store):
+    """Nodes, edges, learned state of each namespace, and turn records, in one SQL database."""
 
     def __init__(
         self,
@@ -192,14 +234,11 @@ class GraphStore:
         self._engine = open_engine(location, **limits)
         self._reader = open_engine(location, reading=True, **limits)
         self._fulltext = get_fulltext_index(self._engine.dialect.name)
+        super().__init__(StoreMemory(self._fulltext))
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
         self._ingesting = self._closed = False
-        self._scale: tuple[float, bool] | None = None
-        self._language: tuple[str | None] | None = None  # as it is stored, once it was read
         self._replica: Replica | None = None
-        self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
-        self._joint: ContextVar[_OpenChanges | None] = ContextVar("changing", default=None)
         register_owner(self)
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
@@ -218,53 +257,15 @@ class GraphStore:
         except BaseException:
             self.close()
             raise
-        self.walk = WalkQueries(self)
-        self.fulltext = FullTextReader(self, self._fulltext)
-        self.links = LinkQueries(self, self.fulltext)
-        self.catalog = Catalog(self)
-        self.turns = TurnLog(self)
-        self.learned = LearnedQueries(self)
-        self.history = HistoryQueries(self)
-        self.notes = NoteQueries(self)
-        self.regions = RegionQueries(self)
-        self.typed_edges = TypedQueries(self)
-        self.edges = EdgeQueries(self)
-        self.health = HealthQueries(self)
-        self.maintenance = MaintenanceQueries(self)
-        self.trials = TrialQueries(self)
-        self.reembedding = ReembeddingQueries(self)
 
     @property
     def name(self) -> str:
         """URL of the database, without password."""
         return self._engine.url.render_as_string(hide_password=True)
 
-    @property
-    def stretch(self) -> float:
-        """Stretch of the embedder's distances; 1 as long as none is recorded."""
-        return self._read_scale()[0]
-
-    @property
-    def informative(self) -> bool:
-        """Whether the embedder's vectors say anything; True as long as none is recorded."""
-        return self._read_scale()[1]
-
     def forget_scale(self) -> None:
         """Read scale and language again, after a change of the embedder or an import."""
-        self._scale = self._language = None
-
-    def _read_scale(self) -> tuple[float, bool]:
-        if self._scale is None and (text := self.catalog.meta().get("embedder")):
-            facts = json.loads(text)
-            self._scale = float(facts.get("stretch", 1.0)), bool(facts.get("informative", True))
-        return self._scale or (1.0, True)
-
-    @property
-    def language(self) -> str | None:
-        """Language of all texts; None to detect that of each."""
-        if self._language is None:
-            self._language = (self.catalog.meta().get("language"),)
-        return self._language[0]
+        self._memory.scale, self._memory.language = None, ()
 
     def set_language(self, language: str) -> None:
         """Let texts that are added, and queries, be in this language."""
@@ -277,7 +278,7 @@ class GraphStore:
                     language,
                 )
             self.apply([PutMeta((("language", language),))])
-            self._language = (language,)
+            self._memory.language = (language,)
 
     @property
     def location(self) -> str:
@@ -297,12 +298,7 @@ class GraphStore:
         return state.st_dev, state.st_ino
 
     def require_in_place(self) -> None:
-        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
-
-        Raises:
-            StoreUnavailableError: It is another one than was opened, or none.
-            StoreReadOnlyError: Its rights were taken away.
-        """
+        """Override :class:`Store`."""
         if self._file is None:
             return
         file = str(self._engine.url.database)
@@ -322,48 +318,25 @@ class GraphStore:
             raise StoreReadOnlyError(msg)
 
     @contextmanager
-    def open_reader(self) -> Iterator[sa.Connection]:
-        """A connection for reads; each statement sees the latest commit.
-
-        Nested calls in the same context share the outer connection.
-        """
-        current = self._current.get()
-        # A signal handler that raises at a wrong moment leaves one there that is closed.
-        if current is not None and not current.closed:
-            if self._replica is not None and current.engine is self._replica.engine:
-                yield current  # errors lead to another attempt on the primary
-                return
-            with translate_database_errors(self._engine):
-                yield current
-            return
+    def connect(self) -> Iterator[sa.Connection]:
+        """Open a connection for reads; each statement sees the latest commit."""
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
-            token = self._current.set(connection)
-            try:
-                yield connection
-            finally:
-                self._current.reset(token)
+            yield connection
+
+    @contextmanager
+    def open_reader(self) -> Iterator[Reader]:
+        """Override :class:`Store`."""
+        with self.connect() as connection:
+            yield ConnectionReader(self._memory, connection, self.flush)
 
     @property
     def replica(self) -> ReplicaState | None:
         """How the read replica is; None without one."""
         return None if self._replica is None else self._replica.state
 
-    def start_query(self) -> QueryReads:
-        """Choose where one query reads: the replica while it is fresh, else this store."""
-        return QueryReads(self._replica, self._current, self.open_reader)
-
-    @contextmanager
-    def read_primary(self) -> Iterator[None]:
-        """Reads inside never go to the replica, also within a query that reads it."""
-        current = self._current.get()
-        if self._replica is None or current is None or current.engine is not self._replica.engine:
-            yield
-            return
-        token = self._current.set(None)
-        try:
-            yield
-        finally:
-            self._current.reset(token)
+    def start_query(self) -> "QueryReader":
+        """A reader of the replica while it is fresh, else of this store."""
+        return QueryReader(self, self._memory, self._replica)
 
     @contextmanager
     def open_dump(self) -> Iterator[Dump]:
@@ -382,51 +355,22 @@ class GraphStore:
             yield dump
 
     def apply(self, changes: Sequence[Change]) -> list[Any]:
-        """Apply and journal all changes in one transaction, or none of them.
-
-        Afterwards they survive a power failure, except turn records, and what is repeated at the
-        next opening: learning from stored feedback, publishing and linking of staged documents.
-
-        Returns:
-            For each change what its writer returns; mostly None.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
-        """
+        """Override :class:`Store`."""
         if not changes:
             return []
-        if (joint := self._joint.get()) is not None:
-            with _open_savepoint(joint.connection):
-                return joint.carry_out(changes)
 
         def work() -> list[Any]:
-            with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
-                return alone.carry_out(changes)
+            with self._begin(lazy=_allows_lazy_commit(changes)) as done:
+                return done.carry_out(changes)
 
         return repeat_transaction(work)
 
-    def apply_together(self, work: Callable[[], T]) -> T:
-        """The result of ``work``, whose changes are one transaction; it may be called again.
-
-        Its reads see what it has changed; nobody else does before the end. Each call of ``apply``
-        and of this method within is carried out whole or not at all, and turns are recorded at
-        once.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
-        """
-        if (outer := self._joint.get()) is not None:
-            with _open_savepoint(outer.connection):
-                return work()
+    def apply_together(self, work: Callable[[Store], T]) -> T:
+        """Override :class:`Store`."""
 
         def join() -> T:
-            with self._begin() as joint:
-                tokens = self._current.set(joint.connection), self._joint.set(joint)
-                try:
-                    return work()
-                finally:
-                    self._current.reset(tokens[0])
-                    self._joint.reset(tokens[1])
+            with self._begin() as done:
+                return work(_OpenTransaction(self, self._memory, done))
 
         return repeat_transaction(join)
 
@@ -435,14 +379,14 @@ class GraphStore:
         self.flush()
         opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            done = _OpenChanges(connection, self._fulltext, set())
+            done = _OpenChanges(connection, self._fulltext)
             yield done
-            if touches_corpus := any(kind.touches_corpus for kind in done.kinds):
+            if done.touches_corpus:
                 renew_corpus_version(Transaction(connection, self._fulltext))
         if self._replica is not None and not done.kinds <= {RecordTurn}:
             self._replica.note_write()
-        if touches_corpus:
-            self.walk.forget_corpus()
+        if done.touches_corpus:
+            self._memory.corpus.forget()
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         try:
@@ -462,16 +406,11 @@ class GraphStore:
 
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
         """Queue a turn record, as :class:`RecordTurn`, which is written in the background."""
-        record = RecordTurn(turn, vector, owner)
-        if self._joint.get() is not None:
-            self.apply([record])
-        else:
-            self._recorder.add(record)
+        self._recorder.add(RecordTurn(turn, vector, owner))
 
     def flush(self) -> None:
-        """Wait until all queued turn records are written; within a transaction they cannot be."""
-        if self._joint.get() is None:
-            self._recorder.settle()
+        """Wait until all queued turn records are written."""
+        self._recorder.settle()
 
     def refresh_statistics(self) -> None:
         """Let PostgreSQL measure its tables, after much has been added.
@@ -562,8 +501,6 @@ class GraphStore:
         for engine in (self._engine, self._reader):
             engine.pool = NullPool(_refuse_to_connect)
         self._replica, self._ingest = None, threading.RLock()
-        self._current = ContextVar("reading", default=None)
-        self._joint = ContextVar("changing", default=None)
         self._recorder = TurnWriter(self._write_turns)
 
     def close(self) -> None:
@@ -600,18 +537,124 @@ def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
             cursor.execute("RELEASE SAVEPOINT part")
 
 
-class _OpenChanges(NamedTuple):
-    """A transaction that is open, and the kinds of the changes that it has carried out."""
+@dataclass(slots=True)
+class _OpenChanges:
+    """A transaction that is open, and an account of the changes that it has carried out."""
 
     connection: sa.Connection
     fulltext: FullText
-    kinds: set[type[Change]]
+    kinds: set[type[Change]] = field(default_factory=set)
+    touches_corpus: bool = False
 
     def carry_out(self, changes: Sequence[Change]) -> list[Any]:
         """Carry out changes; returns what their writers return."""
         self.kinds.update(map(type, changes))
         transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
-        return [apply_change(transaction, change) for change in changes]
+        found = [apply_change(transaction, change) for change in changes]
+        self.touches_corpus |= transaction.touches_corpus
+        self.touches_corpus |= any(change.touches_corpus for change in changes)
+        return found
+
+
+class _OpenTransaction(ConnectionReader, Store):
+    """A transaction that is open in a store."""
+
+    def __init__(self, store: GraphStore, memory: StoreMemory, done: _OpenChanges) -> None:
+        """Read and write on the connection of ``done``, which keeps account of the changes."""
+        super().__init__(memory, done.connection, lambda: None)  # nobody else writes meanwhile
+        self._store, self._done = store, done
+
+    @property
+    def name(self) -> str:
+        """URL of the database, without password."""
+        return self._store.name
+
+    @contextmanager
+    def open_reader(self) -> Iterator[Reader]:
+        """Override :class:`Store`: reads are on the connection of the transaction."""
+        yield self
+
+    def start_query(self) -> Reader:
+        """Override :class:`Store`: queries see the changes of the transaction."""
+        return self
+
+    def apply(self, changes: Sequence[Change]) -> list[Any]:
+        """Override :class:`Store`."""
+        with _open_savepoint(self._done.connection):
+            return self._done.carry_out(changes)
+
+    def apply_together(self, work: Callable[[Store], T]) -> T:
+        """Override :class:`Store`."""
+        with _open_savepoint(self._done.connection):
+            return work(self)
+
+    def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
+        """Override :class:`Store`: at once."""
+        self.apply([RecordTurn(turn, vector, owner)])
+
+    def require_in_place(self) -> None:
+        """Override :class:`Store`."""
+        self._store.require_in_place()
+
+
+class QueryReader(Reader):
+    """Reader of one query: of the replica until it fails, then of the primary to the end.
+
+    Never the other way: what a process remembers of a version may be newer than that version, and
+    never older.
+    """
+
+    def __init__(self, store: GraphStore, memory: StoreMemory, replica: Replica | None) -> None:
+        """Read from ``replica``, or else from ``store``."""
+        super().__init__(memory)
+        self._store, self._replica = store, replica
+        self._connection: sa.Connection | None = None  # of the present step
+
+    @property
+    def primary(self) -> Reader:
+        """Override :class:`Reader`."""
+        return self if self._replica is None else self._store
+
+    @contextmanager
+    def connect(self) -> Iterator[sa.Connection]:
+        """The connection of the present step, or one of the store between steps."""
+        if self._connection is None:
+            with self._store.connect() as connection:
+                yield connection
+        elif self._replica is not None:
+            yield self._connection  # errors lead to another attempt on the primary
+        else:
+            with translate_database_errors(self._connection.engine):
+                yield self._connection
+
+    def flush(self) -> None:
+        """Wait until all queued turn records are written."""
+        self._store.flush()
+
+    def run(self, step: Callable[[], T]) -> T:
+        """Call a step on one connection, and once more where the replica fails.
+
+        A step within a step shares its connection.
+        """
+        if self._connection is not None:
+            return step()
+        if self._replica is not None:
+            try:
+                with self._replica.connect() as connection, self._use(connection):
+                    return step()
+            except ReplicaAwayError as error:
+                _log.debug("the primary is asked: %s", error)
+                self._replica = None
+        with self._store.connect() as connection, self._use(connection):
+            return step()
+
+    @contextmanager
+    def _use(self, connection: sa.Connection) -> Iterator[None]:
+        self._connection = connection
+        try:
+            yield
+        finally:
+            self._connection = None
 
 
 _UNERASED = (
@@ -656,7 +699,7 @@ class ReadOnlyStore:
         self.checks = Checks(self)
 
     @contextmanager
-    def open_reader(self) -> Iterator[sa.Connection]:
+    def connect(self) -> Iterator[sa.Connection]:
         """A connection that cannot write."""
         with translate_database_errors(self._engine), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":

@@ -18,7 +18,7 @@ from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.sql_tools import split_batches
@@ -118,6 +118,10 @@ class VectorIndex(ABC):
             k: Number of hits, at least 1.
             filter: Condition on metadata, in the index's own syntax.
         """
+
+    def on(self, read: Reader) -> "VectorIndex":  # noqa: ARG002  for one in the graph's database
+        """This index; one in the database of the graph searches on the connection of ``read``."""
+        return self
 
     def search_ahead(
         self,
@@ -276,17 +280,17 @@ def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
 
 
 def find_deleted(
-    find_existing: FindExisting, store: GraphStore, ids: Sequence[str], clock: Clock
+    find_existing: FindExisting, read: Reader, ids: Sequence[str], clock: Clock
 ) -> set[str]:
     """Documents that the owner of the vector store has deleted from it.
 
     Args:
         find_existing: Looks up ids in the owner's store.
-        store: The graph store; notes are never in the owner's store.
+        read: Reader of the graph store; notes are never in the owner's store.
         ids: Ids of a few documents and notes.
         clock: State of the namespace.
     """
-    found = store.notes.get_facts(ids) if clock.notes else ()
+    found = read.notes.get_facts(ids) if clock.notes else ()
     notes = {note.id for note in found if note.owner == clock.key}
     documents = [node for node in ids if node not in notes]
     existing = find_existing(documents) if documents else None
@@ -363,18 +367,22 @@ class NamespaceCollections:
             )
 
     def delete_gone(
-        self, entries: Iterable[CollectionEntry], existing: Callable[[int, list[str]], set[str]]
+        self,
+        store: Store,
+        entries: Iterable[CollectionEntry],
+        existing: Callable[[int, list[str]], set[str]],
     ) -> None:
         """Delete vectors that were just added but whose rows have been deleted meanwhile.
 
         Args:
+            store: The graph store.
             entries: Entries that were added.
             existing: Those of the ids of a namespace that the graph store still has.
         """
         for namespace, group in self._by_namespace(entries):
             ids = [entry.id for entry in group]
             present = existing(namespace, ids)
-            self.delete(namespace, [entry_id for entry_id in ids if entry_id not in present])
+            self.delete(store, namespace, [entry_id for entry_id in ids if entry_id not in present])
 
     def _by_namespace(
         self, entries: Iterable[CollectionEntry]
@@ -385,10 +393,10 @@ class NamespaceCollections:
             groups.setdefault(entry.namespace, []).append(entry)
         return groups.items()
 
-    def delete(self, namespace: int, ids: Sequence[str]) -> None:
-        """Delete vectors of a namespace."""
+    def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
+        """Delete vectors of a namespace, in a transaction of the store if one is given."""
         if self.available and ids:
-            self.of(namespace).delete(ids)
+            self.of(namespace).on(store).delete(ids)
 
     def reopen(self) -> None:
         """Open all collections again: those of another embedder have taken their place."""

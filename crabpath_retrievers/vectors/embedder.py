@@ -32,7 +32,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.text import Floats, clean_text, format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.vectors.prefixes import LOCAL_CLASS, Prefixes, find_prefixes, is_of_class
 
 _log = logging.getLogger(__name__)
@@ -619,16 +619,17 @@ class EmbedderFingerprint:
         """Whether this version of the corpus is known to be of the same embedder."""
         return corpus == self._corpus or self._stored is None
 
-    def require_current(self, corpus: int | None = None) -> None:
+    def require_current(self, corpus: int | None = None, read: Reader | None = None) -> None:
         """Refuse to go on where another process has changed the embedder.
 
         Args:
             corpus: Version of the corpus.
+            read: Reader of the operation that asks; None for the store.
 
         Raises:
             EmbeddingMismatchError: It has.
         """
-        now = read_identity(self._store.catalog.meta())
+        now = read_identity((read or self._store).catalog.meta())
         if self._stored is not None and now is not None and not are_same(self._stored, now):
             msg = (
                 f"the embedder of {self._store.name} was changed to {now.model!r} while it was "

@@ -6,26 +6,29 @@ that publishes their documents. Queries run in the thread of the memory, as all 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from crabpath_retrievers.core import filters
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.changes.vectors import (
-    CreateVectorTables,
-    DeleteQueuedVectors,
-    DeleteVectors,
-    DropNextVectors,
-    PutVectors,
-    SwitchVectorTables,
-)
 from crabpath_retrievers.core.filters import Group, parse_filter
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.vectors import VectorQueries
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS, NEXT, Condition, VectorType
+from crabpath_retrievers.storage.write.transaction import Write
+from crabpath_retrievers.storage.write.vectors import (
+    VectorRow,
+    create_vector_tables,
+    delete_queued_vectors,
+    delete_vectors,
+    drop_next_vectors,
+    put_vectors,
+    switch_vector_tables,
+)
 from crabpath_retrievers.vectors.base import VectorIndex
 
 
@@ -36,10 +39,10 @@ class PgVectorIndex(VectorIndex):
     """
 
     has_collections = True
-    removal = (DeleteQueuedVectors(),)
-    switch = (SwitchVectorTables(),)
+    removal = (Write(delete_queued_vectors),)
+    switch = (Write(switch_vector_tables),)
 
-    def __init__(self, store: GraphStore, collection: str | None = None) -> None:
+    def __init__(self, store: Store, collection: str | None = None) -> None:
         """Use the database of a graph store.
 
         Args:
@@ -53,7 +56,7 @@ class PgVectorIndex(VectorIndex):
         self._queries = VectorQueries(store, collection)
         self._type: VectorType | None = None
         if collection is None and self._queries.find_extension() is None:
-            store.apply([CreateVectorTables()])
+            store.write(create_vector_tables)
 
     @property
     def description(self) -> str:
@@ -71,7 +74,7 @@ class PgVectorIndex(VectorIndex):
     def drop(self) -> None:
         """Delete all vectors of the collection of a namespace."""
         if self._find_type() is not None:
-            self._store.apply([DeleteVectors(None, self._collection)])
+            self._store.write(delete_vectors, None, self._collection)
 
     def open_next(self, *, anew: bool) -> "PgVectorIndex":
         """The documents of another embedder, in a table of their own."""
@@ -81,7 +84,7 @@ class PgVectorIndex(VectorIndex):
 
     def drop_next(self) -> None:
         """Delete the table of another embedder."""
-        self._store.apply([DropNextVectors()])
+        self._store.write(drop_next_vectors)
 
     def use_next(self, following: VectorIndex) -> None:  # noqa: ARG002  it has the same name now
         """Look at the table again, which has another dimension."""
@@ -112,19 +115,28 @@ class PgVectorIndex(VectorIndex):
         if not ids:
             return ()
         if self._find_type() is None:
-            is_next = self._collection == NEXT
-            self._store.apply([CreateVectorTables(vectors[0].size, is_next)])
+            table = NEXT if self._collection == NEXT else DOCUMENTS
+            self._store.write(create_vector_tables, vectors[0].size, table)
         for vector in vectors:
             self._require_type(vector)
         # The questions of users are in the tables of their namespaces, and need no copy.
         kept = texts if self._collection in {None, NEXT} else [""] * len(texts)
-        given = (tuple(ids), tuple(vectors), tuple(kept), tuple(map(dict, metadatas)))
-        return (PutVectors(*given, self._collection),)
+        rows = list(map(VectorRow, ids, vectors, kept, map(dict, metadatas)))
+        return (Write(put_vectors, rows, self._collection),)
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
         if ids and self._find_type() is not None:
-            self._store.apply([DeleteVectors(tuple(ids), self._collection)])
+            self._store.write(delete_vectors, ids, self._collection)
+
+    def on(self, read: Reader) -> "PgVectorIndex":
+        """Search on the connection of a reader, and change within a transaction, if it is one."""
+        queries = VectorQueries(read, self._collection)
+        self._type = self._type or queries.find_type()
+        bound = copy(self)
+        store = read if isinstance(read, Store) else self._store
+        vars(bound).update(_store=store, _queries=queries)
+        return bound
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first; as many with a filter."""

@@ -71,7 +71,7 @@ def test_known_bad_is_avoided_or_not(trial, store):
 
 def test_which_feedback_counts(trial, store, ask):
     """Without a turn it is about the last one, frozen or not; a person has the last word."""
-    store.apply([make_change("SetFrozen", "ann", frozen=True)])
+    store.apply([make_change("set_frozen", "ann", frozen=True)])
     _, turn = ask(trial, "s", [None, None], arm="control")
     for feedback, counts in (
         (Feedback(None, -1.0, namespace="ann"), (1, 1)),
@@ -198,9 +198,9 @@ def test_whoever_read_an_old_state_changes_nothing(trial, store):
     old = store.trials.state("t")
     Trial.open(store, "t").roll_back()
     with pytest.raises(ConflictError, match="changed by somebody else"):
-        store.apply([make_change("KeepTrial", "t", old, old)])
+        store.apply([make_change("keep_trial", "t", old, old)])
     with pytest.raises(ConflictError):
-        store.apply([make_change("KeepTrial", "t", None, old)])
+        store.apply([make_change("keep_trial", "t", None, old)])
     assert trial.refresh().status == "rolled_back"
 
 
@@ -227,7 +227,7 @@ def test_forgetting_a_user_empties_the_trial(trial, ask, store):
     ask(trial, "s", [1.0], arm="treatment")
     store.apply(
         [
-            make_change("ForgetNamespace", namespace)
+            make_change("forget_namespace", namespace)
             for namespace in trial.namespaces("ann").values()
         ]
     )

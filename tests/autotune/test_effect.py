@@ -91,7 +91,7 @@ def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere
         for _ in range(2):
             memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             (row,) = connection.execute(query).all()
         assert row.namespace == "ann"
         ((_, before_row, after_row),) = json.loads(row.inverse)["images"]
@@ -99,7 +99,7 @@ def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere
         assert json.loads(after_row["knobs"]) == {"half_life": 100.0}
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply(
-                [make_change("SetKnobs", "2", "ann", '{"half_life": 200}', None, before)]
+                [make_change("set_knobs", "2", "ann", ('{"half_life": 200}', None), before)]
             )
         assert memory.maintenance.knobs("ann").half_life == 100.0
 
@@ -109,7 +109,7 @@ def test_damaged_knobs(open_memory, text, caplog):
     """Who asks for them is told the way out; answers and lessons go on without them."""
     _parse_or_ignore.cache_clear()  # it warns once of each
     with open_memory() as memory:
-        memory.store.apply([make_change("SetKnobs", "1", "ann", text, None, (None, None))])
+        memory.store.apply([make_change("set_knobs", "1", "ann", (text, None), (None, None))])
         with pytest.raises(StoreError, match="tune reset"):
             memory.maintenance.knobs("ann")
         together(memory, 1)

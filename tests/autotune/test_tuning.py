@@ -49,7 +49,7 @@ def open_well(grow):
 def let_all_fade(memory):
     """Somebody sets the half-life to 20, and much is learned."""
     memory.maintenance.set_knobs("ann", half_life=20)
-    memory.store.apply([make_change("AdvanceClock", "ann", exponent=9.0)])
+    memory.store.apply([make_change("advance_clock", "ann", exponent=9.0)])
     memory.retrieve("question1", namespace="ann")
 
 
@@ -105,7 +105,7 @@ def test_a_dry_run_changes_nothing_and_finds_what_the_run_will_find(open_dying):
     with open_dying() as memory:
 
         def everything():
-            with memory.store.open_reader() as connection:
+            with memory.store.connect() as connection:
                 return {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
 
         before = everything()

@@ -202,13 +202,13 @@ def test_a_memory_on_servers_is_opened_anew_beside_that_of_the_parent(pgvector_u
         memory.add_documents([Document(text) for text in TEXTS])
 
         def list_connections(one):
-            with one.store.open_reader() as connection:
+            with one.store.connect() as connection:
                 return set(connection.exec_driver_sql(_CONNECTIONS).scalars())
 
         def ask():
             with pytest.raises(ForkedError):
                 memory.retrieve("lunch?")
-            with CrabPath.open(pgvector_url, **opening) as own, own.store.open_reader() as reader:
+            with CrabPath.open(pgvector_url, **opening) as own, own.store.connect() as reader:
                 me = reader.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
                 return len(own.retrieve("lunch?", k=2).documents), me
 

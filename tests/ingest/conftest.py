@@ -116,7 +116,7 @@ def snapshot() -> Callable[[CrabPath], tuple[list[str], dict]]:
     """Every row of SQLite, journal included, and the metadata in the index."""
 
     def read(memory: CrabPath) -> tuple[list[str], dict]:
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             rows = list(connection.connection.driver_connection.iterdump())
         return rows, {node_id: row[1] for node_id, row in memory.index.rows.items()}
 
@@ -134,7 +134,7 @@ def joined() -> Callable[..., set[tuple[str, ...]]]:
             .join(source, source.c.key == edges.c.source)
             .join(target, target.c.key == edges.c.target)
         )
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             found = {(a, b, EdgeKind(k).label) for a, b, k in connection.execute(query)}
         return found if kind is None else {(a, b) for a, b, k in found if k == kind.label}
 

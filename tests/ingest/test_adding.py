@@ -287,7 +287,7 @@ def test_nothing_of_a_forgotten_text_is_left(memory, document):
     memory.add_documents([document("the codeword is xylophone", id="b", title="Xylophone")])
     memory.retrieve("what is the codeword?", k=2)
     memory.forget("b")
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         for line in connection.connection.driver_connection.iterdump():
             assert "xylophone" not in line.lower() or line.startswith('INSERT INTO "crabpath_full')
     assert memory.store.fulltext.find_phrases([["xylophone"]], 5)[0] == []

@@ -105,7 +105,7 @@ def test_pgvector_has_its_index_again(pgvector_url, in_bulk):
     """The index over vectors, which is built afterwards, is there at the end."""
     with open_memory(pgvector_url, vectors="pgvector") as memory:
         memory.add_documents(DOCUMENTS)
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             query = "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
             names = {name for (name,) in connection.exec_driver_sql(query)}
         assert {"crabpath_vectors_hnsw", "ix_crabpath_fulltext"} <= names
@@ -119,10 +119,10 @@ KILL = """
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.ingest import linking, pipeline
-    from tests.seams import kill_after
+    from tests.seams import stop_after
 
     pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, linking._LINKED_AT_ONCE = 100, 50, 64
-    kill_after({change!r}, {left})
+    stop_after({change!r}, {left})
     with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents(make_linked_corpus(240))
 """
@@ -276,6 +276,6 @@ def test_after_a_large_ingest_postgresql_knows_its_tables(postgres_url, tmp_path
     """Until it measured them by itself, it would read whole tables to find a few rows."""
     with open_memory(postgres_url, vectors=str(tmp_path / "v")) as memory:
         memory.add_documents([Document(f"Passage {number}") for number in range(1000)])
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             query = "SELECT reltuples FROM pg_class WHERE oid = 'crabpath_nodes'::regclass"
             assert connection.exec_driver_sql(query).scalar() == 1000

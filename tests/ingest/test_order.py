@@ -57,7 +57,7 @@ def read_state(memory: CrabPath) -> tuple[Counter, list]:
         .join(source, source.c.node == edges.c.source)
         .join(target, target.c.node == edges.c.target)
     )
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         rows = connection.execute(query).all()
     found = Counter((a, b, EdgeKind(k).label, round(p, 9), round(f, 9)) for a, b, k, p, f in rows)
     answers = [

@@ -123,7 +123,7 @@ def test_a_killed_worker_is_replaced(cluster, tmp_path, expected):
     killing = KillsItsWorker(size=16, mark=str(tmp_path / "embedding"))
     KillsItsFinder.mark = str(tmp_path / "linking")
     settings = LinkSettings()
-    linkers = [KillsItsFinder(settings), *make_linkers(settings, lambda _id, _k: ())[1:]]
+    linkers = [KillsItsFinder(settings), *make_linkers(settings, lambda *_: ())[1:]]
     with CrabPath.open(tmp_path / "ray", embeddings=killing, linkers=linkers) as memory:
         memory.add_dataset(make_dataset())
         assert (tmp_path / "embedding").exists()
@@ -137,11 +137,11 @@ KILL = """
     import test_ray
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.ingest import linking, pipeline
-    from tests.seams import kill_after
+    from tests.seams import stop_after
     import ray
 
     pipeline.PUBLISHED_AT_ONCE, linking._LINKED_AT_ONCE = 50, 64
-    kill_after({change!r}, 2)
+    stop_after({change!r}, 2)
     ray.init(address={address!r}, log_to_driver=False)
     with CrabPath.open({place!r}, embeddings=test_ray.EMBEDDINGS) as memory:
         memory.add_dataset(test_ray.make_dataset())

@@ -59,7 +59,7 @@ def keys(shared):
 def read_learned(memory):
     """All rows of all that was learned."""
     memory.store.flush()
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         return {t.name: sorted(map(repr, connection.execute(sa.select(t)))) for t in LEARNED}
 
 
@@ -130,7 +130,7 @@ def test_feedback_reaches_a_retired_section_until_it_is_forgotten(shared, keys):
     assert shared.forget([gone]) == 1
     assert shared.store.learned.keys([gone]) == {}
     for table, column in ((s.usage, s.usage.c.node), (s.overlay, s.overlay.c.target)):
-        with shared.store.open_reader() as connection:
+        with shared.store.connect() as connection:
             assert not connection.execute(sa.select(table).where(column == key)).all()
 
 

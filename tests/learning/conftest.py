@@ -95,7 +95,7 @@ def read_learned(memory: CrabPath, namespace: str) -> dict[str, dict]:
     """All that a namespace has learned: numbers by table, row and column; and what it released."""
     clock = memory.store.walk.get_clock(namespace)
     found: dict[str, dict] = {"clock": {(): [clock.exponent]}}
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         for table in (*LEARNED, s.weight_changes, s.feedback_effects):
             columns = [column for column in table.c if column.name not in FREE]
             query = sa.select(*columns).where(table.c.namespace == clock.key)

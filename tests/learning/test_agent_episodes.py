@@ -24,7 +24,7 @@ def read_counts(memory, namespace):
 
 def count_rows(memory):
     """How many rows every table has."""
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         return {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
             for table in s.metadata.sorted_tables

@@ -183,7 +183,7 @@ def test_the_ranker_learns_from_what_was_not_returned(open_pages, state_of):
         for name, relevant in (("told", ["c", "a"]), ("untold", [])):
             turn, shown = ask(memory, "What stands above the Grass?", 1, name)
             said = Feedback(turn, 1.0, relevant=relevant)
-            _, added = get_services(memory).retrieval.rank_stated(said)
+            _, added = get_services(memory).retrieval.rank_stated(memory.store, said)
             memory.record(said)
             means[name] = np.array(state_of(memory, name)["mean"][()])
             if relevant:

@@ -455,7 +455,7 @@ def test_another_process_learns_with_the_settings_of_the_server(
         question = EpisodeQuery("Which fruit is red?", vector, QueryInformation.from_idf({}))
 
         def recall():
-            found = get_services(memory).retrieval.models.recall(question, clock)
+            found = get_services(memory).retrieval.models.recall(memory.store, question, clock)
             [turns] = found[0]
             waiting = memory.store.learned.count_unindexed_episodes()
             return waiting, turns.same * turns.documents["a"]

@@ -49,7 +49,7 @@ def authority(memory):
     """The authority of nodes as it is stored."""
 
     def read(*ids):
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             query = sa.select(nodes.c.id, nodes.c.authority).where(nodes.c.id.in_(ids))
             stored = {node: rank for node, rank in connection.execute(query)}
         return [stored[node] for node in ids]
@@ -77,7 +77,7 @@ def test_the_nearest_notes_are_found_indexed_or_not(memory, open_memory, index_v
     clock = memory.store.walk.get_clock("default")
     vector = memory.embedder.query("Fact number 3.")
     for _ in range(2):
-        near = get_services(memory).notes.near(vector, clock)
+        near = get_services(memory).notes.near(memory.store, vector, clock)
         assert len(near) == memory.settings.note.neighbours == 8
         assert next(iter(near)) == notes[3]
         assert list(near.values()) == sorted(near.values(), reverse=True)
@@ -158,7 +158,7 @@ def test_what_cannot_be_taught_is_refused(retriever, unchanged, text, options, m
 
 
 def test_a_frozen_namespace_refuses(memory):
-    memory.store.apply([make_change("SetFrozen", "ann", frozen=True)])
+    memory.store.apply([make_change("set_frozen", "ann", frozen=True)])
     for method in (memory.teach, memory.correct):
         with pytest.raises(InvalidInputError, match="'ann' is frozen"):
             method(TEXT, namespace="ann")
@@ -272,7 +272,7 @@ def read_corpus(memory):
     """All that every namespace sees."""
     store = memory.store
     tables = ("terms", "names", "addresses", "references", "edges")
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         rows = {
             t: sorted(map(tuple, connection.execute(sa.select(getattr(schema, t))))) for t in tables
         }

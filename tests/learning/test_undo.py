@@ -276,7 +276,7 @@ def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
     snapshot, other = memory.namespaces.snapshot(), memory.namespaces.snapshot("grace")
     for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
         give(memory, host, used, outcome=outcome)
-    memory.store.apply([make_change("AdvanceClock", "default", exponent=0.5)])
+    memory.store.apply([make_change("advance_clock", "default", exponent=0.5)])
     assert state_of(memory, "default") != before
     assert rank(memory) != answers
     grace = state_of(memory, "grace")
@@ -385,8 +385,8 @@ def test_what_is_not_there(memory, host):
             with pytest.raises(NotFoundError, match="no snapshot"):
                 act(name, namespace=namespace)
     for change in (
-        make_change("TakeSnapshot", "nobody", "s"),
-        make_change("RestoreSnapshot", "nope"),
+        make_change("write_snapshot", "nobody", "s"),
+        make_change("apply_snapshot", "nope"),
     ):  # it vanished meanwhile
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([change])
@@ -413,7 +413,7 @@ def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
     index_vectors(memory)
     memory.namespaces.restore(snapshot)
     clock = memory.store.walk.get_clock("default")
-    (near,) = episodes.near(memory.embedder.query("who?"), clock)
+    (near,) = episodes.near(memory.store, memory.embedder.query("who?"), clock)
     assert near.episode.query == "who?"
     assert not counted or memory.index.beside(f"episodes-{clock.key}").count() == 1
 

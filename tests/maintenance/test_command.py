@@ -21,7 +21,7 @@ def place(tmp_path, monkeypatch):
         documents = [Document(f"Text {name}.", id=name) for name in "ab"]
         memory.add_documents(documents, split=False)
         faded = make_change("AdjustWeights", "ann", (delta(memory, "a", "b", 0.1),), "x")
-        memory.store.apply([faded, make_change("AdvanceClock", "ann", exponent=2.0)])
+        memory.store.apply([faded, make_change("advance_clock", "ann", exponent=2.0)])
     return tmp_path / "memory"
 
 

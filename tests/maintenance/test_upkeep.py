@@ -26,7 +26,7 @@ TAUGHT = EdgeKind.TAUGHT
 
 
 def read(memory, *chosen):
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         return [sorted(map(tuple, connection.execute(sa.select(table)))) for table in chosen]
 
 
@@ -37,7 +37,7 @@ def adjust(memory, *edges, namespace="ann"):
 
 
 def fade(memory, exponent=2.0):
-    memory.store.apply([make_change("AdvanceClock", "ann", exponent=exponent)])
+    memory.store.apply([make_change("advance_clock", "ann", exponent=exponent)])
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_what_was_touched_since_it_was_read_stays(aged):
     aged.store.apply(
         [
             make_change(
-                "DropWeights", "run", "ann", (make_change("DroppedWeight", *old[1:4], old[5]),)
+                "drop_weights", "run", "ann", (make_change("DroppedWeight", *old[1:4], old[5]),)
             )
         ]
     )
@@ -221,7 +221,7 @@ def test_what_is_interrupted_is_finished_by_the_next_run(memory, monkeypatch, ba
         with pytest.raises(KeyboardInterrupt):
             upkeep.run(["prune"])
     left = len(weights(memory, "d0"))
-    assert left == 21 - sum(len(change.edges) for changes in applied for change in changes)
+    assert left == 21 - sum(len(change.args[-1]) for changes in applied for change in changes)
     assert upkeep.run(["prune"]).total_changed == left - 10
     assert {kind for kind, _ in weights(memory, "d0")} == {"taught"}
 

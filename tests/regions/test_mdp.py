@@ -311,7 +311,7 @@ def test_a_model_follows_what_is_learned(world):
     other = world.memory.regions.mdp(namespace="nobody else")
     assert (other.visited_regions, other.actions, other.best_action(desk)) == ((), (), [])
     assert (other.region_quality(desk), other.value_iteration().values) == (0.5, {})
-    world.memory.store.apply([make_change("ForgetNamespace", world.namespace)])
+    world.memory.store.apply([make_change("forget_namespace", world.namespace)])
     learn([desk], ["throw"], 1.0, namespace=world.namespace)
     assert model.actions == ("throw",)
 

@@ -38,7 +38,9 @@ def learn(memory, namespace, query="what is it?"):
 def count_near(memory, namespace, query="what is it?"):
     """How many episodes a query recalls."""
     clock = memory.store.walk.get_clock(namespace)
-    return len(get_services(memory).episodes.near(memory.embedder.query(query), clock))
+    return len(
+        get_services(memory).episodes.near(memory.store, memory.embedder.query(query), clock)
+    )
 
 
 def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
@@ -176,7 +178,9 @@ def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, e
     vector = turn_towards(to_unit_vector(memory.embedder.query(ASKED)), cosine)
     words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
     asking = EpisodeQuery(text, vector, words)
-    recalled = get_services(memory).episodes.recall(asking, memory.store.walk.get_clock("default"))
+    recalled = get_services(memory).episodes.recall(
+        memory.store, asking, memory.store.walk.get_clock("default")
+    )
     heads = memory.store.walk.get_nodes(["a", "b", "c"])
     heads = [head._replace(vector=heads[0].vector) for head in heads]  # none overtakes another
     scores = score_turns(recalled, heads, asking, words, stretch=1.0)

@@ -46,7 +46,7 @@ def test_texts_of_every_language_are_found_by_their_words():
             for question in questions:
                 assert memory.retrieve(question, k=1).documents[0].node.content == page
         memory.forget([str(i) for i in range(len(OTHERS) + len(PAGES))])
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             assert connection.scalar(sa.select(sa.func.count()).select_from(terms)) == 0
             counts = sa.select(meta.c.name, meta.c.value).where(
                 meta.c.name.in_(["nodes", "tokens"])
@@ -89,5 +89,5 @@ def test_stores_from_before_are_indexed_again(location, tmp_path):
     with CrabPath.open(location, **options) as memory:
         assert find_first(memory, "Muehlen") == TEXTS[-1]
         memory.forget([str(i) for i in range(len(TEXTS))])
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             assert connection.scalar(sa.select(sa.func.count()).select_from(terms)) == 0

@@ -55,7 +55,7 @@ def test_the_page_with_the_sign_of_the_question_is_first(location, tmp_path):
 def test_emphasis_headings_prices_and_addresses_are_no_such_words():
     with CrabPath.open() as memory:
         memory.add_documents([Document(PLAIN)], split=False, progress=None)
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             found = connection.scalars(sa.select(terms.c.term)).all()
         assert {"prices", "red", "5"} <= {*found}
         assert [word for word in found if not word.isascii()] == []
@@ -79,7 +79,7 @@ def list_mentions(memory):
     ends = edges.join(source, source.c.key == edges.c.source)
     ends = ends.join(target, target.c.key == edges.c.target)
     query = sa.select(source.c.id, target.c.id).select_from(ends)
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         rows = connection.execute(query.where(edges.c.kind == EdgeKind.MENTION.value)).all()
     return set(map(tuple, rows))
 
@@ -110,12 +110,12 @@ def test_stores_from_before_are_indexed_again(location, tmp_path, monkeypatch):
     with CrabPath.open(tmp_path / "copy") as copy, CrabPath.open(location, **options) as memory:
         copy.transfer.import_archive(archive)
         for each in (copy, memory):
-            with each.store.open_reader() as connection:
+            with each.store.connect() as connection:
                 held = set(connection.scalars(sa.select(names.c.name)))
             assert {"c＋＋", "c＃", "google＋", "google", "c guide", "c＋＋ guide"} <= held
             assert find_wrong(each, {title: title for title in PAGES}) == []
         store_pages(memory, [("Zoe", "She came late.")])
         assert list_mentions(memory) == MENTIONS
         memory.forget([*PAGES, "Zoe"])
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             assert connection.scalar(sa.select(sa.func.count()).select_from(terms)) == 0

@@ -225,7 +225,7 @@ def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     assert planned["dry_run"] is True
     assert memory.info() == before
     memory.store.apply(
-        [make_change("AdvanceClock", "ann", exponent=9.0)]
+        [make_change("advance_clock", "ann", exponent=9.0)]
     )  # much is learned, and fades
     done = post(everyone, "/maintenance", steps=["fade", "prune"])
     assert [step["step"] for step in done["steps"]] == ["fade", "prune"]

@@ -57,7 +57,7 @@ class Graph:
         tables = [
             t for t in metadata.sorted_tables if t.name.removeprefix("crabpath_") not in without
         ]
-        with self.store.open_reader() as connection:
+        with self.store.connect() as connection:
             found = {t.name: sorted(map(tuple, connection.execute(sa.select(t)))) for t in tables}
         # Every change of the corpus draws its version anew.
         found[meta.name] = [row for row in found[meta.name] if row[0] != "corpus"]

@@ -33,7 +33,7 @@ def learn(store, keys, *deltas, namespace="ann"):
     )
     store.apply(
         [
-            make_change("AdvanceClock", namespace, turns=1),
+            make_change("advance_clock", namespace, turns=1),
             make_change("AdjustWeights", namespace, moved),
         ]
     )

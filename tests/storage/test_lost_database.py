@@ -52,7 +52,7 @@ def far(postgres_url) -> Iterator[tuple[str, Proxy]]:
 
 def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1) -> None:
     """Let the database sleep, through the driver's own cursor or through SQLAlchemy."""
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         for _ in range(times):
             if hot:
                 SLEEP.rows(connection, {"seconds": seconds})

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import psycopg
 import pytest
@@ -10,6 +11,7 @@ import tables
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.storage import Reader
 
 PARTS = 4
 DIVIDED = {"edges": "source", "overlay": "source", "pair_counts": "source", "usage": "node"}
@@ -40,7 +42,7 @@ def divided_url(postgres_url) -> str:
     return postgres_url
 
 
-def count_partitions(memory: CrabPath, table: str, read: Callable[[sa.Connection], object]) -> int:
+def count_partitions(memory: CrabPath, table: str, read: Callable[[Reader], object]) -> int:
     """How many partitions of a table the queries of a read look into."""
     plans = []
 
@@ -50,11 +52,11 @@ def count_partitions(memory: CrabPath, table: str, read: Callable[[sa.Connection
             plans.extend(line for (line,) in self.fetchall())
             return super().execute(query, params, **options)
 
-    with memory.store.open_reader() as connection:
+    with memory.store.open_reader() as reader, reader.connect() as connection:
         driver = connection.connection.driver_connection
         plain, driver.cursor_factory = driver.cursor_factory, Explaining
         try:
-            read(connection)
+            read(reader)
         finally:
             driver.cursor_factory = plain
     return len(set(re.findall(rf" on {getattr(tables, table).name}_\d+(?= )", "\n".join(plans))))
@@ -79,6 +81,11 @@ def test_tables_that_divide_as_they_are(divided_url, postgres_store, tmp_path):
 
 def test_who_asks_one_partition_and_who_asks_all(divided_url, tmp_path):
     """A node's edges are in one; what only knows the namespace or the target asks all."""
+
+    def execute(query: sa.Select, read: Reader) -> None:
+        with read.connect() as connection:
+            connection.execute(query)
+
     overlay, edges = tables.overlay, tables.edges
     with CrabPath.open(divided_url, embeddings=EMBEDDINGS, vectors=tmp_path) as memory:
         memory.add_documents(corpus(), split=False)
@@ -89,13 +96,16 @@ def test_who_asks_one_partition_and_who_asks_all(divided_url, tmp_path):
         for table in ("edges", "overlay"):
             walk.forget_corpus()
             assert (
-                count_partitions(memory, table, lambda _: walk.get_outgoing_edges([7], clock)) == 1
+                count_partitions(
+                    memory, table, lambda read: read.walk.get_outgoing_edges([7], clock)
+                )
+                == 1
             )
-        assert count_partitions(memory, "overlay", lambda _: walk.get_clock("ann")) == PARTS
+        assert count_partitions(memory, "overlay", lambda read: read.walk.get_clock("ann")) == PARTS
         removal = sa.select(edges.c.kind).where(edges.c.target == 7)
-        assert count_partitions(memory, "edges", lambda asked: asked.execute(removal)) == PARTS
+        assert count_partitions(memory, "edges", partial(execute, removal)) == PARTS
         forgetting = sa.select(overlay.c.kind).where(overlay.c.namespace == 1)
-        assert count_partitions(memory, "overlay", lambda asked: asked.execute(forgetting)) == PARTS
+        assert count_partitions(memory, "overlay", partial(execute, forgetting)) == PARTS
 
 
 @pytest.mark.parametrize("table", INTERVALS)

@@ -63,7 +63,7 @@ def test_only_the_regions_that_are_asked_for_are_read(store, graph, make):
     assert {(one.level, one.region) for one in found} == {(0, 0), (1, one), (2, two)}
     assert transitions(ann, [(1, other)]) == transitions(0, [(1, one)]) == []
     assert {one.level for one in store.regions.get_all_transitions("ann", 2)} == {0, 2}
-    store.apply([make_change("ForgetNamespace", "ann")])
+    store.apply([make_change("forget_namespace", "ann")])
     assert (read(store), len(read(store, "bob"))) == ({}, 2)
 
 
@@ -74,7 +74,7 @@ def test_a_node_takes_the_counts_of_its_region(store, graph, make):
     store.apply(
         [
             make_change("AddTransitions", "ann", (ONE, at, there)),
-            make_change("TakeSnapshot", "ann", "s", None),
+            make_change("write_snapshot", "ann", "s", None),
         ]
     )
     version = store.regions.version()
@@ -83,7 +83,7 @@ def test_a_node_takes_the_counts_of_its_region(store, graph, make):
     assert store.regions.version() == version + 1
     graph.publish(removed=(PLAIN, "unknown"))
     assert store.regions.version() == version + 1
-    store.apply([make_change("RestoreSnapshot", "s")])
+    store.apply([make_change("apply_snapshot", "s")])
     assert at.place not in read(store)
     assert read(store)[ONE.place] == ONE.counts
 

@@ -163,7 +163,7 @@ def test_an_outage_between_single_writes_keeps_the_rest():
 def test_changes_come_after_the_turns_that_were_handed_over(store):
     """Forgetting a namespace right after an answer forgets that turn too."""
     store.record(make_record(1).turn)
-    store.apply([make_change("ForgetNamespace", "n")])
+    store.apply([make_change("forget_namespace", "n")])
     assert store.catalog.statistics()["turns"] == 0
 
 
@@ -225,7 +225,7 @@ def test_turns_are_numbered_and_found_by_id_and_run_in_their_namespace(store):
     for wanted in ("t1", "run"):
         with pytest.raises(NotFoundError, match="no turn"):
             store.turns.get(wanted, namespace="bob")
-    store.apply([make_change("ForgetNamespace", "ann")])
+    store.apply([make_change("forget_namespace", "ann")])
     for gone in ("t1", "run", "never recorded"):
         with pytest.raises(NotFoundError):
             store.turns.get(gone)

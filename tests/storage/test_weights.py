@@ -36,14 +36,14 @@ def adjust(store, pair, *deltas, namespace="default", kind=LINK):
 
 def age(store, namespace="default", **turns):
     """Let a namespace live for one half-life."""
-    store.apply([make_change("AdvanceClock", namespace, exponent=HALF, **turns)])
+    store.apply([make_change("advance_clock", namespace, exponent=HALF, **turns)])
 
 
 def read_moves(store):
     """Kind, cause, delta and mark of every move, in order."""
     names = ("kind", "cause", "delta", "decay_at")
     columns = [weight_changes.c[name] for name in names]
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
 
 
@@ -70,11 +70,11 @@ def test_weights_belong_to_a_namespace_and_go_with_it(store, graph, pair):
     """Also what moved them and its clock; documents and other namespaces stay."""
     for namespace, delta in ("ann", 0.3), ("bob", -0.4):
         adjust(store, pair, delta, namespace=namespace)
-        store.apply([make_change("AdvanceClock", namespace, turns=3)])
+        store.apply([make_change("advance_clock", namespace, turns=3)])
     assert graph.weight(*pair, "ann") == pytest.approx(0.8)
     assert graph.weight(*pair, "never seen") == 0.5
     store.apply(
-        [make_change("ForgetNamespace", "ann"), make_change("ForgetNamespace", "never seen")]
+        [make_change("forget_namespace", "ann"), make_change("forget_namespace", "never seen")]
     )
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.1)
@@ -167,7 +167,7 @@ def pairs(graph, make) -> dict[Authority, tuple[int, int]]:
     found = {}
     for rank in Authority:
         a, b = graph.publish(make(f"a{rank}"), make(f"b{rank}"))
-        graph.store.apply([make_change("SetAuthority", (b,), rank)])
+        graph.store.apply([make_change("set_authority", (b,), rank)])
         found[rank] = (a, b)
     return found
 
@@ -196,7 +196,7 @@ def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pai
 
 def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, pairs):
     """A sibling edge fades from its prior to 0 with the turns since it was put there."""
-    store.apply([make_change("AdvanceClock", "default", exponent=5.0)])
+    store.apply([make_change("advance_clock", "default", exponent=5.0)])
     edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
     store.apply([make_change("PutEdges", tuple(edges))])
     age(store)
@@ -228,7 +228,7 @@ def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank
     learn(store, pairs, 0.3, EdgeKind.LINK)
     age(store)
     before = {pair: graph.weight(*pair) for pair in pairs.values()}
-    store.apply([make_change("SetAuthority", tuple(target for _, target in before), rank)])
+    store.apply([make_change("set_authority", tuple(target for _, target in before), rank)])
     assert {pair: graph.weight(*pair) for pair in before} == pytest.approx(before)
     age(store)
     for pair, weight in before.items():
@@ -246,7 +246,7 @@ def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
     learn(store, pairs, 0.5, cause="f")
     _, late = pairs[Authority.OVERLAY]
     age(store)
-    store.apply([make_change("SetAuthority", (late,), Authority.CONSTITUTIONAL)])
+    store.apply([make_change("set_authority", (late,), Authority.CONSTITUTIONAL)])
     age(store)
     store.apply([make_change("UndoFeedback", "default", "f", 1, "{}", "note")])
     left = {**{rank: LEFT[rank] ** 3 for rank in pairs}, Authority.OVERLAY: 0.5**2}

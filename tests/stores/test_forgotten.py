@@ -290,7 +290,7 @@ def memory_at(location, tmp_path) -> CrabPath:
 
 
 def orphans(memory) -> dict[str, int]:
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         counts = {
             name: connection.scalar(
                 sa.select(sa.func.count()).select_from(TABLES[name]).where(lost)

@@ -18,23 +18,15 @@ from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
-import os, signal, sys
+import sys
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core import changes
+from tests.seams import stop_after
 
 url, first, way, kill = sys.argv[1:]
 memory = CrabPath.open(url, embeddings=DeterministicFakeEmbedding(size=16), vectors="pgvector")
-apply = memory.store.apply
-
-def apply_and_die(given):
-    results = apply(given)
-    if kill in {type(change).__name__ for change in given}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return results
-
-memory.store.apply = apply_and_die
+stop_after(kill, 1)
 print("open", flush=True)
 for n in range(int(first), int(first) + 20):
     getattr(memory, way)([Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}")])
@@ -213,12 +205,12 @@ def test_what_the_database_refuses_leaves_nothing(pgvector_url, table):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(3))
         refuse = f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK (false) NOT VALID"
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             connection.exec_driver_sql(refuse)
         with pytest.raises(StoreError, match="refused"):
             memory.add_documents(pages(6))
         assert len(held(memory)) == 3
-        with memory.store.open_reader() as connection:
+        with memory.store.connect() as connection:
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT refused")
         memory.add_documents(pages(6))
         assert len(held(memory)) == 6

@@ -77,7 +77,7 @@ def read_graph(memory: object) -> Graph:
         .join(source, source.c.key == edges.c.source)
         .join(target, target.c.key == edges.c.target)
     )
-    with memory.store.open_reader() as connection:  # type: ignore[attr-defined]
+    with memory.store.connect() as connection:  # type: ignore[attr-defined]
         found = connection.execute(query).all()
         known = connection.execute(sa.select(nodes.c.id, nodes.c.mentions)).all()
     return Graph(

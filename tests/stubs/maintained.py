@@ -54,7 +54,7 @@ def delta(memory, source, target, weight, kind=EdgeKind.CO_USED):
 
 def weights(memory, source, namespace="ann"):
     """Learned weights that leave a document, by kind and target."""
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         rows = connection.execute(sa.select(s.nodes.c.key, s.nodes.c.id))
         names = {key: node for key, node in rows}
     found = memory.store.learned.weights(namespace, [key_of(memory, source)])

@@ -16,7 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from tests.seams import index_at_once, kill_after
+from tests.seams import index_at_once, stop_after
 
 STEPS = {"applied": "ConsumeFeedback", "indexed": "MarkIndexed"}
 
@@ -35,7 +35,7 @@ def serve(location, vectors, apply, step):
     if name in STEPS:
         # Index each episode as soon as possible.
         index_at_once(pytest.MonkeyPatch())
-        kill_after(STEPS[name], int(number))
+        stop_after(STEPS[name], int(number))
     for done in count(1):
         turn = memory.retrieve(f"Which fruit is red? {done % 7}").turn.id
         receipt = memory.record(Feedback(turn, 1.0, used=["a"], feedback_id=str(done)))

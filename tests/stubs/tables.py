@@ -36,6 +36,6 @@ weight_changes = schema.weight_changes
 def read_journal(store: GraphStore) -> list[dict[str, Any]]:
     """Rows of the journal, newest first."""
     query = journal.select().order_by(journal.c.sequence.desc())
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         rows = connection.execute(query).mappings().all()
     return [{**row, "payload": json.loads(row["payload"])} for row in rows]

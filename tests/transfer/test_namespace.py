@@ -31,7 +31,7 @@ def numbers(memory: CrabPath, namespace: str) -> dict:
     memory.store.flush()
     clock = memory.store.walk.get_clock(namespace)
     found: dict = {"clock": clock[1:5]}
-    with memory.store.open_reader() as connection:
+    with memory.store.connect() as connection:
         for table, (nodes, values) in LEARNED.items():
             names = ", ".join(NAME % node for node in nodes)
             query = f"SELECT {names}, {values} FROM {table} w WHERE namespace = {clock.key}"
@@ -98,7 +98,7 @@ def test_relevant_documents_that_were_not_returned_go_along(learned, tmp_path):
     """As they were ranked, and under the names that they have there."""
     turn = learned.retrieve(QUESTIONS[1], k=1).turn.id
     told = Feedback(turn, 1.0, relevant=["d30", "n"], feedback_id="late")
-    told, added = get_services(learned).retrieval.rank_stated(told)
+    told, added = get_services(learned).retrieval.rank_stated(learned.store, told)
     assert {item.node for item in added} == {"d30", "n"}
     learned.store.apply([make_change("KeepFeedback", told, added=added)])
     mind = learned.transfer.export(tmp_path / "mind", namespace="default").path

@@ -10,8 +10,8 @@ QUERY = "text 5 word5"
 
 
 def typed(memory, namespace="default"):
-    graphs = TypedGraphs(memory.store, get_services(memory).regions, memory.settings.learning)
-    return graphs.derive(memory.store.walk.get_clock(namespace)).weights
+    graphs = TypedGraphs(get_services(memory).regions, memory.settings.learning)
+    return graphs.derive(memory.store, memory.store.walk.get_clock(namespace)).weights
 
 
 def judge(memory, text, outcome, *, used=True, feedback_id=None, namespace="default"):

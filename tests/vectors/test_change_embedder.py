@@ -23,6 +23,7 @@ from crabpath_retrievers import (
     StoreLockedError,
 )
 from crabpath_retrievers.ingest import reembed
+from tests.seams import stop_after
 
 TOPICS = ("ferry", "harbour", "tax", "oven", "goal", "comet", "violin", "court")
 PAGES = [
@@ -170,11 +171,11 @@ CHILD = """
 import os, signal, sys
 from word_sums import WordSums
 from crabpath_retrievers import CrabPath
-from tests.seams import kill_after
+from tests.seams import stop_after
 
 path, index, change, times = sys.argv[1:]
 memory = CrabPath.open(path, vectors=index or None, embeddings=WordSums(16))
-kill_after(change, int(times))
+stop_after(change, int(times))
 memory.maintenance.change_embedder(WordSums(24, seed=1), progress=None)
 """
 
@@ -183,11 +184,11 @@ memory.maintenance.change_embedder(WordSums(24, seed=1), progress=None)
 @pytest.mark.parametrize(
     ("last", "times", "is_switched"),
     [
-        ("BeginReembedding", 1, False),
-        ("PutReembedded", 1, False),
-        ("PutReembedded", 3, False),
-        ("SwitchEmbedder", 1, None),  # applied, and not yet committed
-        ("EndReembedding", 1, True),
+        ("begin_reembedding", 1, False),
+        ("put_reembedded", 1, False),
+        ("put_reembedded", 3, False),
+        ("switch_embedder", 1, None),  # applied, and not yet committed
+        ("end_reembedding", 1, True),
     ],
 )
 def test_a_kill_leaves_the_old_or_the_new_embedder(place, last, times, is_switched):
@@ -204,7 +205,7 @@ def test_a_kill_leaves_the_old_or_the_new_embedder(place, last, times, is_switch
         with CrabPath.open(**place, embeddings=OLD) as memory:
             assert memory.retrieve("tax").documents
             memory.add_documents([Document("A lighthouse.", id="late")], progress=None)
-            assert (change(memory) < len(PAGES)) == (last != "BeginReembedding")
+            assert (change(memory) < len(PAGES)) == (last != "begin_reembedding")
             check(memory, NEW)
     with CrabPath.open(**place, embeddings=NEW) as memory:
         check(memory, NEW)
@@ -281,20 +282,16 @@ def test_a_second_change_is_refused_while_one_is_under_way(place):
 def test_an_interrupt_or_a_full_disk_leaves_the_old_embedder(tmp_path, monkeypatch):
     memory, _ = fill({"path": tmp_path / "memory"})
     with memory:
-        apply = memory.store.apply
         for error in (KeyboardInterrupt(), StoreError("the disk is full")):
 
-            def fail(given, error=error):
-                done = apply(given)
-                if any(type(one).__name__ == "SwitchEmbedder" for one in given):
-                    raise error
-                return done
+            def fail(error=error):
+                raise error
 
-            monkeypatch.setattr(memory.store, "apply", fail)
-            with pytest.raises(type(error)):
-                change(memory)
+            with monkeypatch.context() as patched:
+                stop_after("switch_embedder", 1, fail, patched)
+                with pytest.raises(type(error)):
+                    change(memory)
             assert memory.retrieve("tax").documents[0].score
-        monkeypatch.undo()
         change(memory)
         check(memory, NEW)
 

@@ -100,7 +100,7 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(graph, index):
     rare = set(order[:40].tolist())
     names = [f"n{i}" for i in range(len(points))]
     index.upsert(names, list(points), names, [{"rare": i in rare} for i in range(len(points))])
-    with graph.open_reader() as connection:
+    with graph.connect() as connection:
         connection.exec_driver_sql("SET enable_seqscan = off")
         connection.exec_driver_sql("SET enable_sort = off")
         found = index.search(points[0], 10, {"rare": True})
@@ -124,7 +124,7 @@ def test_collections_of_namespaces_are_rows_of_one_table(graph, index):
     assert list(ann.ids()) == [["e1", "e2"]]
     ann.drop()
     assert (ann.count(), bob.count(), index.names_beside()) == (0, 1, ["notes-2"])
-    with graph.open_reader() as connection:
+    with graph.connect() as connection:
         content = sa.text("SELECT DISTINCT content FROM crabpath_companion_vectors")
         assert connection.scalars(content).all() == [""]
 

@@ -22,12 +22,12 @@ from crabpath_lab.ab.state import (
     make_arm_namespace,
 )
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.changes.maintenance import KeepTrial
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.write.maintenance import keep_trial
 
 if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.pipeline import Answer
@@ -85,7 +85,7 @@ class Trial:
         new = TrialState.new(name, share, settings or TrialSettings(), fresh=fresh)
         if store.trials.state(name) is None:
             with suppress(ConflictError):  # another process started it just now
-                store.apply([KeepTrial(name, None, new.to_json())])
+                store.write(keep_trial, name, None, new.to_json())
         trial = cls(store, name)
         same = (trial.state.share, trial.state.fresh) == (new.share, new.fresh)
         if not same or settings not in (None, trial.state.settings):
@@ -260,7 +260,7 @@ class Trial:
 
     def _save(self, after: TrialState) -> None:
         text = after.to_json()
-        self._store.apply([KeepTrial(self._name, self._text, text)])
+        self._store.write(keep_trial, self._name, self._text, text)
         self._text, self._state, self._read = text, after, time.monotonic()
 
 

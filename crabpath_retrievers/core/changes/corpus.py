@@ -8,10 +8,10 @@ from crabpath_retrievers.core.text import IndexedWords
 
 
 class Change:
-    """Everything that is written to the graph store is described by one of these.
+    """A change of the graph store that is data: ingest and learning compute it, undo knows it.
 
-    Ingest, learning and maintenance compute them; ``GraphStore.apply`` carries out all changes of
-    one call in one transaction and journals them.
+    ``GraphStore.apply`` carries out all changes of one call in one transaction and journals them.
+    Other changes are functions, which ``GraphStore.write`` calls.
     """
 
     __slots__ = ()

@@ -77,34 +77,3 @@ class UndoFeedback(Change):
     version: int
     model: str
     note: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot(Change):
-    """Copy the learned state of a namespace.
-
-    Attributes:
-        id: New id of the snapshot.
-        name: Name, unique within the namespace; None for none.
-    """
-
-    namespace: str
-    id: str
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreSnapshot(Change):
-    """Replace the learned state of a namespace by that of a snapshot.
-
-    Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
-    """
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteSnapshot(Change):
-    """Delete a snapshot; the learned state of the namespace does not change."""
-
-    id: str

@@ -32,21 +32,6 @@ class AdjustWeights(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class AdvanceClock(Change):
-    """Advance the clock and the decay of a namespace, which is created if it is new.
-
-    Attributes:
-        turns: Turns to add.
-        exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
-    """
-
-    touches_corpus: ClassVar[bool] = False
-    namespace: str
-    turns: int = 0
-    exponent: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class RecordTurn(Change):
     """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
@@ -163,14 +148,6 @@ class SettleFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class DropAnswers(Change):
-    """Delete the answers of feedback, which is given by sequence numbers."""
-
-    touches_corpus: ClassVar[bool] = False
-    feedback: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AddUsage(Change):
     """Add to the usage counts of documents.
 
@@ -261,22 +238,6 @@ class KeepEpisode(Change):
     clock: int | None = None
     user: str | None = None
     before: EpisodeContent | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetFrozen(Change):
-    """Stop or resume learning in a namespace."""
-
-    touches_corpus: ClassVar[bool] = False
-    namespace: str
-    frozen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetNamespace(Change):
-    """Delete a namespace with its turns, feedback, learned state, notes and snapshots."""
-
-    namespace: str
 
 
 EdgeId = tuple[str, str, str]

@@ -67,20 +67,3 @@ class UseNotes(Change):
     namespace: str
     used: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveNotes(Change):
-    """Delete notes of a namespace with all rows that refer to them; other ids are ignored."""
-
-    touches_corpus: ClassVar[bool] = False
-    namespace: str
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SetAuthority(Change):
-    """Set the authority of nodes; learned weights to them decay at its rate from now on."""
-
-    keys: tuple[int, ...]
-    authority: Authority

@@ -306,8 +306,11 @@ class LinkLinker(PairLinker):
         return self.settings.max_chunks_per_term if shared else self.settings.max_owners
 
 
-NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
-"""Maps a node id and a number to the keys and similarities of its nearest neighbours."""
+NearestNeighbours = Callable[[LinkQueries, str, int], Sequence[tuple[int, float]]]
+"""Maps reads of the store, a node id and a number to its nearest neighbours.
+
+These are keys with similarities.
+"""
 
 
 @dataclass(frozen=True)
@@ -317,10 +320,10 @@ class SimilarLinker(Linker):
     settings: LinkSettings
     neighbours: NearestNeighbours
 
-    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
+    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return edges between each new node and its neighbours."""
         for node in new:
-            for other, near in self.neighbours(node.id, self.settings.similar_neighbours):
+            for other, near in self.neighbours(store, node.id, self.settings.similar_neighbours):
                 if other != node.key and near >= self.settings.min_similarity:
                     yield make_edge(self.settings, node.key, other, EdgeKind.SIMILAR)
                     yield make_edge(self.settings, other, node.key, EdgeKind.SIMILAR)

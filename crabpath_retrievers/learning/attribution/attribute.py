@@ -36,7 +36,7 @@ from crabpath_retrievers.core.text import (
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.attribution.citations import Passage, find_citations, to_passages
 from crabpath_retrievers.retrieval.search import compute_idf, select_query_words
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 
 # English only; in other languages such an answer counts as an ordinary word.
 POLAR_WORDS = frozenset({"yes", "no", "true", "false"})
@@ -293,11 +293,11 @@ def _find_links(documents: Sequence[Passage]) -> BoolArray:
 _ANSWER_SEARCH = SeedSettings(max_query_terms=2_000)
 
 
-def attribute_turn(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:
+def attribute_turn(read: Reader, turn: Turn, answer: str) -> dict[str, float]:
     """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`.
 
     Args:
-        store: The store with the documents.
+        read: Reader of the store with the documents.
         turn: The turn with its query and returned documents.
         answer: The chain's answer.
 
@@ -305,7 +305,7 @@ def attribute_turn(store: GraphStore, turn: Turn, answer: str) -> dict[str, floa
         Support in [0, 1] by document id: of every document, or empty if nothing is known.
     """
     words = tokenise(turn.query) + tokenise(answer[:MAX_ANSWER_CHARS])
-    facts = store.walk.read_facts(turn.namespace, select_query_words(words, _ANSWER_SEARCH))
+    facts = read.walk.read_facts(turn.namespace, select_query_words(words, _ANSWER_SEARCH))
     shown = [item.node for item in turn.returned]
-    nodes = store.catalog.documents(shown, namespace=facts.clock.key)
+    nodes = read.catalog.documents(shown, namespace=facts.clock.key)
     return attribute_answer(answer, turn.query, to_passages(turn, nodes), compute_idf(facts))

@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +28,7 @@ from crabpath_retrievers.parts.operation.transfer.replay_file import (
     read_lines,
 )
 from crabpath_retrievers.routing.policy import SoftmaxRouter
+from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -177,7 +179,7 @@ class Replay:
             digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line
         )
         same = not done.line or next(digests, None) == done.digest
-        if not (same and (not done.name or self._find_known([done.name]))):
+        if not (same and (not done.name or self._find_known(self._services.store, [done.name]))):
             msg = (
                 f"the checkpoint {file} belongs to other sessions, another memory or another "
                 "namespace: delete it to begin anew; no line is learned from twice"
@@ -185,9 +187,9 @@ class Replay:
             raise InvalidInputError(msg)
         return done
 
-    def _find_known(self, names: Sequence[str]) -> set[str]:
+    def _find_known(self, store: Store, names: Sequence[str]) -> set[str]:
         """Names whose lines were asked before."""
-        return self._services.store.history.find_replayed(names, self._namespace)
+        return store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:
         """Yield the lines after a checkpoint in parts; the next part is embedded meanwhile."""
@@ -216,7 +218,7 @@ class Replay:
         """The rows with vectors of the questions that were not asked before."""
         rows = self._match(rows)
         names = {row.line.number: row.line.name(self._namespace) for row in rows}
-        known = self._find_known([*names.values()])
+        known = self._find_known(self._services.store, [*names.values()])
         asked = {
             row.line.number: row.past.query
             for row in rows
@@ -278,9 +280,9 @@ class Replay:
             given = list(group)
             if waits:
                 for row in given:
-                    self._count([row], self._add_rows([row]))
+                    self._count([row], self._add_rows(services.store, [row]))
                 continue
-            add = partial(self._add_rows, given)
+            add = partial(self._add_rows, rows=given)
             vectors = [row.vector for row in given if row.vector is not None]
             try:
                 with (
@@ -290,6 +292,7 @@ class Replay:
                     results = services.store.apply_together(add)
             except BaseException:
                 retrieval.models.reopen()  # it knows what was not committed
+                services.store.walk.forget_corpus()
                 raise
             self._count(given, results)
             services.recorder.catch_up()
@@ -301,40 +304,41 @@ class Replay:
                 refused = self._bad if row.past is None else self._refused
                 refused.append(LineError(row.line.number, result.why))
 
-    def _add_rows(self, rows: Sequence[_Row]) -> list[_Result]:
+    def _add_rows(self, store: Store, rows: Sequence[_Row]) -> list[_Result]:
         names = [row.line.name(self._namespace) for row in rows]
-        known = self._find_known(names)
+        known = self._find_known(store, names)
         return [
             _Result((), row.why)
             if row.past is None or row.why is not None
-            else self._add(row.past, name, row.vector, known=name in known)
+            else self._add(store, row.past, name, row.vector, known=name in known)
             for row, name in zip(rows, names, strict=True)
         ]
 
-    def _add(self, past: ReplayRecord, name: str, vector: Vector | None, *, known: bool) -> _Result:
+    def _add(
+        self, store: Store, past: ReplayRecord, name: str, vector: Vector | None, *, known: bool
+    ) -> _Result:
         """Replay a line; one that was asked and then interrupted is not asked again."""
         turn: str | None = None
         counted: tuple[str, ...] = ()
         if known:
-            history, turns = self._services.store.history, self._services.store.turns
-            if history.get_feedback_state(name, self._namespace) is not None:
+            if store.history.get_feedback_state(name, self._namespace) is not None:
                 return _Result(("before",))
-            asked = turns.find(name, namespace=self._namespace)
+            asked = store.turns.find(name, namespace=self._namespace)
             turn = None if asked is None else asked.turn.id
             if past.said is None:
                 return _Result(("before",))
         if turn is None:
-            turn, counted = self._ask(past, name, vector), ("asked",)
+            turn, counted = self._ask(store, past, name, vector), ("asked",)
         if past.said is None:
             return _Result(counted)
         given = Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
         with limit_waiting(self._services.settings.time_limit):
-            receipt = self._services.recorder.record(given)
+            receipt = self._services.recorder.within(store).record(given)
         status = "learned" if receipt.status == "applied" else receipt.status
         why = str(receipt.note) if status == "refused" else None
         return _Result(counted if why else (*counted, status), why)
 
-    def _ask(self, past: ReplayRecord, name: str, vector: Vector | None) -> str:
+    def _ask(self, store: Store, past: ReplayRecord, name: str, vector: Vector | None) -> str:
         """Id of the turn."""
         services = self._services
         options: QueryOptions = {
@@ -346,7 +350,8 @@ class Replay:
         if vector is not None:
             options["vector"] = vector
         with trace_retrieval(services, past.query, options) as span:
-            turn = run(services.retrieval.steps(past.query, options)).turn
+            retrieval = replace(services.retrieval, store=store)
+            turn = run(retrieval.steps(past.query, options)).turn
             describe_turn(span, turn)
             return turn.id
 

@@ -34,7 +34,7 @@ from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions, find_whole
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 
 _MAX_ID_CHARS = 200
 _MAX_TITLE = 80
@@ -122,10 +122,9 @@ def require_regions(regions: Regions) -> None:
 
 def learn_from_episode(
     recorder: Recorder,
-    store: GraphStore,
     regions: Regions,
     episode: AgentEpisode,
-    compute_edges: Callable[[AgentEpisode], Sequence[WeightDelta]],
+    compute_edges: Callable[[Reader, AgentEpisode], Sequence[WeightDelta]],
 ) -> Receipt:
     """Count the transitions of an episode and learn its typed edges, in one transaction.
 
@@ -138,13 +137,13 @@ def learn_from_episode(
     """
     notes, name = build_states(episode), episode.namespace
 
-    def compute_changes() -> list[Change]:
+    def compute_changes(read: Reader) -> list[Change]:
         if notes:
-            places = _place_states(store, name, [note.node.id for note in notes])
+            places = _place_states(read, name, [note.node.id for note in notes])
             return [AddTransitions(name, count_transitions(episode, places))]
-        version = store.regions.version()  # read once for all states
-        places = [regions.places(state.vector, version) for state in episode.states]
-        edges = AdjustWeights(name, tuple(compute_edges(episode)), episode.id)
+        version = read.regions.version()  # read once for all states
+        places = [regions.places(state.vector, version, read) for state in episode.states]
+        edges = AdjustWeights(name, tuple(compute_edges(read, episode)), episode.id)
         return [AddTransitions(name, count_transitions(episode, places)), edges]
 
     feedback = Feedback(None, episode.reward, feedback_id=episode.id, namespace=name)
@@ -153,11 +152,11 @@ def learn_from_episode(
 
 
 def _place_states(
-    store: GraphStore, namespace: str, states: Sequence[str]
+    read: Reader, namespace: str, states: Sequence[str]
 ) -> list[tuple[RegionKey, ...]]:
     """Return the regions of states with these ids: all states together, and each by itself."""
-    clock = store.walk.get_clock(namespace)
-    keys = store.learned.keys(states, clock.key)
+    clock = read.walk.get_clock(namespace)
+    keys = read.learned.keys(states, clock.key)
     return [(find_whole(STATES), (STATES, keys[state])) for state in states]
 
 

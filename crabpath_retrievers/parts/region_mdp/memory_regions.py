@@ -204,13 +204,9 @@ class MemoryRegions(Component):
             namespace=name,
             **fields,
         )
-        graphs = TypedGraphs(services.store, services.regions, services.settings.learning)
+        graphs = TypedGraphs(services.regions, services.settings.learning)
         return learn_from_episode(
-            services.recorder,
-            services.store,
-            services.regions,
-            episode,
-            graphs.compute_episode_changes,
+            services.recorder, services.regions, episode, graphs.compute_episode_changes
         )
 
     def models(self) -> RegionModels:

@@ -26,7 +26,7 @@ from crabpath_retrievers.parts.typed_graph.rules import (
     learn_typed_edges,
 )
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.typed_edges import (
     Direction,
     LearnedTurn,
@@ -77,34 +77,32 @@ class TypedGraph:
 class TypedGraphs:
     """Derives the typed edges of namespaces, and keeps them until a namespace learns again."""
 
-    def __init__(self, store: GraphStore, regions: Regions, settings: LearningSettings) -> None:
-        """Read from ``store``."""
-        self._store, self._regions, self._settings = store, regions, settings
+    def __init__(self, regions: Regions, settings: LearningSettings) -> None:
+        """Derive with these settings, from a corpus with these regions."""
+        self._regions, self._settings = regions, settings
         self._cache: dict[int, tuple[Clock, TypedGraph]] = {}
 
-    def derive(self, clock: Clock) -> TypedGraph:
+    def derive(self, read: Reader, clock: Clock) -> TypedGraph:
         """Return the typed edges of a namespace at this clock."""
         state = clock._replace(turn=0, notes=0)  # a query alone moves no edge
         known, graph = self._cache.get(clock.key, (None, None))
         if known != state or graph is None:
-            graph = self._replay(clock)
+            graph = self._replay(read, clock)
             if len(self._cache) >= _MAX_CACHED:
                 self._cache.pop(next(iter(self._cache)), None)
             self._cache[clock.key] = (state, graph)
         return graph
 
-    def compute_episode_changes(self, episode: "AgentEpisode") -> list[WeightDelta]:
+    def compute_episode_changes(self, read: Reader, episode: "AgentEpisode") -> list[WeightDelta]:
         """Return the changes of stored weights between successive states and regions."""
-        clock = self._store.walk.get_clock(episode.namespace)
+        clock = read.walk.get_clock(episode.namespace)
         nodes = [state.node for state in episode.states]
-        hubs = self._regions.hubs(self._regions.levels()[0])
+        hubs = self._regions.hubs(self._regions.levels(read=read)[0], read=read)
         vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
         homes = [hubs.names[key] for key in hubs.nearest(vectors)]
         ids = {*homes, *(node for node in nodes if node)}
-        keys = {
-            i: known.key for i, known in self._store.typed_edges.get_facts(ids, clock.key).items()
-        }
-        now = self.derive(clock).weights if clock.key else {}
+        keys = {i: known.key for i, known in read.typed_edges.get_facts(ids, clock.key).items()}
+        now = self.derive(read, clock).weights if clock.key else {}
         names = {key: node for node, key in keys.items()}
         existing = {
             (names[source], names[target], kind.label): weight
@@ -114,7 +112,7 @@ class TypedGraphs:
         steps = learn_episode_edges(
             nodes, homes, episode.reward, existing, self._settings.typed_rate
         )
-        stored = self._store.learned.weights(episode.namespace, sorted(names))
+        stored = read.learned.weights(episode.namespace, sorted(names))
         changes: dict[tuple[int, int, EdgeKind], float] = {}
         for source, target, label, delta in steps:
             if source in keys and target in keys:
@@ -124,13 +122,13 @@ class TypedGraphs:
                 changes[edge] = changes.get(edge, learned) + delta
         return [WeightDelta(*edge, delta) for edge, delta in changes.items()]
 
-    def _replay(self, clock: Clock) -> TypedGraph:
-        turns = self._store.typed_edges.get_learned_turns(clock.key)
-        stored = self._store.typed_edges.get_stored(clock.key)
+    def _replay(self, read: Reader, clock: Clock) -> TypedGraph:
+        turns = read.typed_edges.get_learned_turns(clock.key)
+        stored = read.typed_edges.get_stored(clock.key)
         ids = {node for item in turns for node in _list_nodes(item.turn)}
         ids |= {node for edge in stored for node in edge.edge[:2]}
-        hubs = _Homes(self._regions, clock)
-        nodes = self._store.typed_edges.get_facts(ids | set(hubs.names.values()), clock.key)
+        hubs = _Homes(read, self._regions, clock)
+        nodes = read.typed_edges.get_facts(ids | set(hubs.names.values()), clock.key)
         replay = _Replay(self._settings, clock.exponent, nodes, hubs)
         replay.run(turns, stored)
         return TypedGraph(replay.get_weights())
@@ -139,9 +137,9 @@ class TypedGraphs:
 class _Homes:
     """Hubs of the finest regions, by the ids of their nodes; none in a small corpus."""
 
-    def __init__(self, regions: Regions, clock: Clock) -> None:
-        levels = regions.levels(clock.hubs) if clock.hubs else ()
-        self._hubs = regions.hubs(levels[0], clock.hubs) if levels else None
+    def __init__(self, read: Reader, regions: Regions, clock: Clock) -> None:
+        levels = regions.levels(clock.hubs, read) if clock.hubs else ()
+        self._hubs = regions.hubs(levels[0], clock.hubs, read) if levels else None
         self.names = self._hubs.names if self._hubs else {}
 
     def locate(self, item: LearnedTurn, nodes: Mapping[str, NodeFacts]) -> TypedEdgeContext:

@@ -101,7 +101,7 @@ class MemoryGraph(Component):
     def __init__(self, services: Services) -> None:
         """Work on the memory that has these services."""
         super().__init__(services)
-        self._graphs = TypedGraphs(services.store, services.regions, services.settings.learning)
+        self._graphs = TypedGraphs(services.regions, services.settings.learning)
 
     def _view(self, namespace: str) -> NamespaceView:
         """The view of one namespace."""

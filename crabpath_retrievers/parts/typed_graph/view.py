@@ -74,12 +74,12 @@ class NamespaceView:
         typed, wanted = self.store.typed_edges, set(kinds)
         found = typed.edges(keys, self.clock, wanted.difference(TYPED_KINDS), direction)
         if self.clock.key and not wanted.isdisjoint(TYPED_KINDS):
-            derived = self.typed.derive(self.clock).list_edges(keys, wanted, direction)
+            derived = self.typed.derive(self.store, self.clock).list_edges(keys, wanted, direction)
             ids = typed.get_ids({edge.key for edge in derived}, self.clock.key)
             found += [edge._replace(id=ids[edge.key]) for edge in derived if edge.key in ids]
         if not found:
             return []
-        expired = self.notes.find_expired([edge.id for edge in found], self.clock)
+        expired = self.notes.find_expired(self.store, [edge.id for edge in found], self.clock)
         return [edge for edge in found if edge.id not in expired]
 
     def strongest_edges(
@@ -124,7 +124,7 @@ class NamespaceView:
             return []
         heads = self.store.walk.get_nodes([], list(keys), namespace=self.clock.key)
         ids = [head.id for head in heads]
-        hidden = self.notes.find_expired(ids, self.clock) | self._find_deleted(ids)
+        hidden = self.notes.find_expired(self.store, ids, self.clock) | self._find_deleted(ids)
         return [head for head in heads if head.id not in hidden]
 
     def _find_deleted(self, ids: Sequence[str]) -> set[str]:

@@ -135,7 +135,7 @@ class Catalog(Queries):
             namespace: Key of the namespace whose notes are visible; 0 for none.
         """
         found: dict[str, Node] = {}
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             for part in split_batches(ids):
                 rows = CONTENTS.rows(connection, {"ids": part, "namespace": namespace})
                 found |= {node.id: node for node in decode_rows("a chunk", rows, decode_node)}
@@ -187,15 +187,14 @@ class Catalog(Queries):
             query = query.where(_begins_with(under)).order_by(contents.c.source, contents.c.node)
         place = ("", 0)
         ids: list[str] = []
-        with self._store.open_reader():
-            while len(ids) < limit:
-                rows = self._rows(query.where(*_stand_after(place, under)))
-                if not rows:
-                    break
-                passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
-                ids += [row.id for row in passed]
-                place = rows[-1].source, rows[-1].node
-            read = self.documents(ids[:limit], namespace=owner)
+        while len(ids) < limit:
+            rows = self._rows(query.where(*_stand_after(place, under)))
+            if not rows:
+                break
+            passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
+            ids += [row.id for row in passed]
+            place = rows[-1].source, rows[-1].node
+        read = self.documents(ids[:limit], namespace=owner)
         found = [read[node] for node in ids[:limit] if node in read]
         if source is None:
             return found
@@ -336,12 +335,11 @@ class Catalog(Queries):
 
     def some_chunk_ids(self, limit: int) -> list[str]:
         """Up to ``limit`` of the ids that the index must hold: the newest and a random sample."""
-        with self._store.open_reader():
-            found = self._scalars(_INDEXED.order_by(nodes.c.key.desc()).limit(limit // 2))
-            ((low, high),) = self._rows(KEY_BOUNDS)
-            if low is not None:
-                drawn = [random.randint(low, high) for _ in range(2 * limit)]  # noqa: S311
-                found += [node for (node,) in self._rows_in(_INDEXED, nodes.c.key, drawn)]
+        found = self._scalars(_INDEXED.order_by(nodes.c.key.desc()).limit(limit // 2))
+        ((low, high),) = self._rows(KEY_BOUNDS)
+        if low is not None:
+            drawn = [random.randint(low, high) for _ in range(2 * limit)]  # noqa: S311
+            found += [node for (node,) in self._rows_in(_INDEXED, nodes.c.key, drawn)]
         return list(dict.fromkeys(found))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
@@ -419,26 +417,25 @@ class Catalog(Queries):
     def statistics(self) -> dict[str, object]:
         """Counts of nodes, sources, edges by kind, turns by namespace, notes and more."""
         self._store.flush()
-        with self._store.open_reader():
-            owned = sa.select(nodes.c.owner, sa.func.count()).where(nodes.c.owner <= 0)
-            owners = {o: n for o, n in self._rows(owned.group_by(nodes.c.owner))}
-            kinds = self._rows(sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind))
-            clocks = sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
-            sources = (
-                sa.select(sa.func.count(sa.distinct(contents.c.source)))
-                .join(nodes, nodes.c.key == contents.c.node)
-                .where(nodes.c.owner == 0)
-            )
-            return {
-                "nodes": owners.get(0, 0),
-                "retired": owners.get(RETIRED, 0),
-                "notes": self._count(notes),
-                "sources": self._scalar(sources),
-                "edges": {EdgeKind(kind).label: count for kind, count in kinds},
-                "namespaces": {name: turn for name, turn in self._rows(clocks)},
-                "learned_weights": self._count(overlay),
-                "turns": self._count(turns),
-            }
+        owned = sa.select(nodes.c.owner, sa.func.count()).where(nodes.c.owner <= 0)
+        owners = {o: n for o, n in self._rows(owned.group_by(nodes.c.owner))}
+        kinds = self._rows(sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind))
+        clocks = sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
+        sources = (
+            sa.select(sa.func.count(sa.distinct(contents.c.source)))
+            .join(nodes, nodes.c.key == contents.c.node)
+            .where(nodes.c.owner == 0)
+        )
+        return {
+            "nodes": owners.get(0, 0),
+            "retired": owners.get(RETIRED, 0),
+            "notes": self._count(notes),
+            "sources": self._scalar(sources),
+            "edges": {EdgeKind(kind).label: count for kind, count in kinds},
+            "namespaces": {name: turn for name, turn in self._rows(clocks)},
+            "learned_weights": self._count(overlay),
+            "turns": self._count(turns),
+        }
 
     def _count(self, table: sa.Table) -> int:
         return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0

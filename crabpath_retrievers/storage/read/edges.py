@@ -107,17 +107,16 @@ class EdgeQueries(Queries):
             since: Turn from which notes on probation are seen, see ``NoteQueries``.
         """
         wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
-        with self._store.open_reader():
-            moving = self._read_moving(key, clock, wanted, direction, since)
-            near, far = _get_ends(edges, direction)
-            of_node = (near == key, edges.c.kind.in_(wanted), *weights.where(edges.c.prior))
-            query = sa.select(far, edges.c.kind, edges.c.prior).where(*of_node)
-            strongest = (sa.func.abs(edges.c.prior).desc(), far, edges.c.kind)
-            # A moving edge may stand anywhere, and its row in the text anywhere else.
-            offset, limit = place
-            skipped, margin = max(0, offset - len(moving)), 2 * len(moving)
-            rows = self._rows(query.order_by(*strongest).limit(limit + margin).offset(skipped))
-            total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
+        moving = self._read_moving(key, clock, wanted, direction, since)
+        near, far = _get_ends(edges, direction)
+        of_node = (near == key, edges.c.kind.in_(wanted), *weights.where(edges.c.prior))
+        query = sa.select(far, edges.c.kind, edges.c.prior).where(*of_node)
+        strongest = (sa.func.abs(edges.c.prior).desc(), far, edges.c.kind)
+        # A moving edge may stand anywhere, and its row in the text anywhere else.
+        offset, limit = place
+        skipped, margin = max(0, offset - len(moving)), 2 * len(moving)
+        rows = self._rows(query.order_by(*strongest).limit(limit + margin).offset(skipped))
+        total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
         steady = [FarEnd(end, _KINDS[kind], prior, prior) for end, kind, prior in rows]
         replaced = [
             row.end._replace(weight=row.end.prior)

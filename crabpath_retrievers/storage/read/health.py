@@ -87,12 +87,11 @@ class HealthQueries(Queries):
         """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
         own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
         total, _ = self.corpus()
-        with self._store.open_reader():
-            ((low, high),) = self._rows(KEY_BOUNDS)
-            if low is None or total <= limit:
-                return self._scalars(own.limit(limit))
-            drawn = _draw_keys(low, high, limit, total)
-            return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
+        ((low, high),) = self._rows(KEY_BOUNDS)
+        if low is None or total <= limit:
+            return self._scalars(own.limit(limit))
+        drawn = _draw_keys(low, high, limit, total)
+        return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
 
     def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
         """The chunks with these keys, with the edges that a namespace (by key) sees."""
@@ -192,7 +191,7 @@ class HealthQueries(Queries):
             )
             .where(*own)
         )
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             share, condition = _sample_condition(connection, overlay, own, limit)
             rows = connection.execute(query.where(condition)).all()
         groups = [EdgeGroup(StoredWeight(*stored), crossing, 1) for *stored, crossing in rows]
@@ -211,7 +210,7 @@ class HealthQueries(Queries):
             .select_from(pair_counts.outerjoin(overlay, sa.and_(*same)))
             .where(*own)
         )
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             share, condition = _sample_condition(connection, pair_counts, own, limit)
             found, promoted = connection.execute(query.where(condition)).one()
         return EdgeSample((found, promoted), share)

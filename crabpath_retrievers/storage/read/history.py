@@ -220,14 +220,11 @@ class HistoryQueries(Queries):
 
     def find_replayed(self, names: Sequence[str], namespace: str) -> set[str]:
         """Select the names that are ids of feedback or of hosts' runs in a namespace."""
-        with self._store.open_reader():
-            given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
-            asked = sa.select(turns.c.run_id).join(
-                namespaces, namespaces.c.key == turns.c.namespace
-            )
-            rows = self._rows_in(given, feedback.c.id, names)
-            own = asked.where(namespaces.c.name == namespace)
-            return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
+        given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
+        asked = sa.select(turns.c.run_id).join(namespaces, namespaces.c.key == turns.c.namespace)
+        rows = self._rows_in(given, feedback.c.id, names)
+        own = asked.where(namespaces.c.name == namespace)
+        return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
 
     def find_feedback(
         self, giver: FeedbackFilter, limit: int, *, turn: str | None = None
@@ -243,22 +240,21 @@ class HistoryQueries(Queries):
         query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
         if turn is None:
             return [_decode_record(row) for row in self._rows(query.limit(limit))]
-        with self._store.open_reader():
-            asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
-            rows = self._rows(sa.select(turns.c.id, turns.c.run_id).where(asked))
-            names = sorted({turn, *(name for row in rows for name in row if name)})
-            consumed = (
-                sa.select(consumed_turns.c.feedback, namespaces.c.name)
-                .join(turns, turns.c.id == consumed_turns.c.turn)
-                .join(namespaces, namespaces.c.key == turns.c.namespace)
-                .where(consumed_turns.c.turn.in_(names))
-            )
-            consumers = {tuple(row) for row in self._rows(consumed)}
-            # The texts of ids as JSON holds them: rows with another one are not decoded.
-            quoted = (json.dumps(name, ensure_ascii=False) for name in names)
-            named = [feedback.c.payload.contains(text, autoescape=True) for text in quoted]
-            of_consumers = feedback.c.id.in_({name for name, _ in consumers})
-            rows = self._rows(query.where(sa.or_(of_consumers, *named)))
+        asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
+        rows = self._rows(sa.select(turns.c.id, turns.c.run_id).where(asked))
+        names = sorted({turn, *(name for row in rows for name in row if name)})
+        consumed = (
+            sa.select(consumed_turns.c.feedback, namespaces.c.name)
+            .join(turns, turns.c.id == consumed_turns.c.turn)
+            .join(namespaces, namespaces.c.key == turns.c.namespace)
+            .where(consumed_turns.c.turn.in_(names))
+        )
+        consumers = {tuple(row) for row in self._rows(consumed)}
+        # The texts of ids as JSON holds them: rows with another one are not decoded.
+        quoted = (json.dumps(name, ensure_ascii=False) for name in names)
+        named = [feedback.c.payload.contains(text, autoescape=True) for text in quoted]
+        of_consumers = feedback.c.id.in_({name for name, _ in consumers})
+        rows = self._rows(query.where(sa.or_(of_consumers, *named)))
         about = [
             r
             for r in map(_decode_record, rows)
@@ -347,19 +343,18 @@ class HistoryQueries(Queries):
         columns = (c.sequence, *edge, c.delta, c.decay_at)
         own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
         newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
-        with self._store.open_reader():
-            found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
-            if not found:
-                return []
-            names = {tuple(row[1:4]) for row in found}
-            ends = [sorted({name[place] for name in names}) for place in (0, 1)]
-            later = sa.select(*columns).where(own, c.sequence >= found[-1].sequence)
-            later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
-            moves = self._rows_in(later, c.source, ends[0])
-            weights = self._read_weights(clock.key, *ends)
-            users = dict(self._read_users(clock.key, {row.cause for row in found}))
-            query = sa.select(nodes.c.key, nodes.c.id)
-            ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
+        found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
+        if not found:
+            return []
+        names = {tuple(row[1:4]) for row in found}
+        ends = [sorted({name[place] for name in names}) for place in (0, 1)]
+        later = sa.select(*columns).where(own, c.sequence >= found[-1].sequence)
+        later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
+        moves = self._rows_in(later, c.source, ends[0])
+        weights = self._read_weights(clock.key, *ends)
+        users = dict(self._read_users(clock.key, {row.cause for row in found}))
+        query = sa.select(nodes.c.key, nodes.c.id)
+        ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
         sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
         return [
             WeightMove(

@@ -132,7 +132,7 @@ class LinkQueries(Queries):
     @property
     def language(self) -> str | None:
         """Language of all texts of the store; None to detect that of each."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             query = sa.select(meta.c.value).where(meta.c.name == "language")
             found: str | None = connection.scalar(query)
         return found
@@ -142,7 +142,7 @@ class LinkQueries(Queries):
     ) -> Iterator[tuple[Any, ...]]:
         if not values:
             return
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             for part in split_batches(values):
                 yield from statement.rows(connection, {"values": part})
 
@@ -192,7 +192,7 @@ class LinkQueries(Queries):
         """
         if not texts:
             return {}
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             query = sa.text(_LONGER_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
             return {
                 text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
@@ -229,7 +229,7 @@ class LinkQueries(Queries):
         """Keys of the nodes, in order and at most ``most``, that refer to targets, by target."""
         if not targets:
             return {}
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             query = _FEW_REFERRING[connection.dialect.name]
             given = {"given": json.dumps(targets), "most": most}
             rows = connection.execute(sa.text(query), given)
@@ -282,7 +282,7 @@ class RememberedLinks(LinkQueries):
             self._seconds.clear()
         if new := [first for first in firsts if first not in self._seconds]:
             self._seconds |= {first: set() for first in new}
-            with self._store.open_reader() as connection:
+            with self._store.connect() as connection:
                 query = sa.text(_NAMES_BEGINNING.format(rows=_JSON_ROWS[connection.dialect.name]))
                 for first, name in connection.execute(query, {"given": json.dumps(new)}):
                     self._seconds[first].add(name[len(first) + 1 :].partition(" ")[0])

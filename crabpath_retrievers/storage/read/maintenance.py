@@ -187,7 +187,7 @@ class MaintenanceQueries(Queries):
         """
         in_namespace = turns.c.namespace == namespace
         newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             until = connection.scalar(newest.offset(keep).limit(1))
             if until is None:
                 return 0, None
@@ -205,7 +205,7 @@ class MaintenanceQueries(Queries):
 
     def count_old_episodes(self, namespace: int, keep: int) -> int:
         """Number of episodes that none of the last ``keep`` feedback added to."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             old = find_old_episodes(connection, namespace, keep)
         return 0 if old is None else len(old.episodes)
 

@@ -56,7 +56,7 @@ class ReembeddingQueries(Queries):
 
     def get_identity(self) -> str | None:
         """The embedder that is changed to, as text; None while none is."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             if not sa.inspect(connection).has_table(reembedded.name):
                 return None
             query = sa.select(reembedded.c.mark).where(reembedded.c.kind == IDENTITY)

@@ -453,7 +453,7 @@ class TrialQueries(Queries):
         )
         self._store.flush()
         found: list[T] = []
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             for part in split_batches(connection.scalars(query).all(), _AT_ONCE):
                 record = sa.select(turns.c.id, turns.c.record).where(turns.c.id.in_(part))
                 records = {turn: text for turn, text in connection.execute(record)}

@@ -177,7 +177,7 @@ class TypedQueries(Queries):
         learned = [value for value in wanted if _KINDS[value] in OVERLAY_KINDS]
         parameters = {"namespace": clock.key, "kinds": wanted, "learned": learned}
         rows: list[tuple[Any, ...]] = []
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             for part in split_batches(keys, _AT_ONCE):
                 rows += _EDGES[direction].rows(connection, {**parameters, "keys": part})
         found = [

@@ -42,7 +42,7 @@ class VectorQueries(Queries):
 
     def find_type(self) -> VectorType | None:
         """How the stored vectors are compared; None before there are tables."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             extension = find_extension(connection)
             table = NEXT if self._table == NEXT else DOCUMENTS
             dimension = None if extension is None else find_dimension(connection, table)
@@ -52,7 +52,7 @@ class VectorQueries(Queries):
 
     def find_extension(self) -> Extension | None:
         """The installed extension; None without it."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return find_extension(connection)
 
     def search(
@@ -72,7 +72,7 @@ class VectorQueries(Queries):
             f"SELECT langchain_id, {kind.distance} AS distance FROM {self._table} "
             f"WHERE {where.sql} ORDER BY distance LIMIT {int(k)}"
         )
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             rows = _fetch_nearest(connection, query, [format_vector(vector), *where.values])
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
@@ -84,7 +84,7 @@ class VectorQueries(Queries):
             f"WHERE {where.sql} AND langchain_id = ANY(%s::text[])"
         )
         found: set[str] = set()
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             for part in split_batches(ids):
                 found |= {name for (name,) in _fetch(connection, query, [*where.values, part])}
         return found
@@ -92,7 +92,7 @@ class VectorQueries(Queries):
     def count(self) -> int:
         """Number of vectors."""
         query = f"SELECT count(*) FROM {self._table} WHERE {self._own.sql}"
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             ((number,),) = _fetch(connection, query, self._own.values)
         return int(number)
 
@@ -104,7 +104,7 @@ class VectorQueries(Queries):
         )
         last = ""
         while True:
-            with self._store.open_reader() as connection:
+            with self._store.connect() as connection:
                 page = [name for (name,) in _fetch(connection, query, [*self._own.values, last])]
             if not page:
                 return
@@ -114,7 +114,7 @@ class VectorQueries(Queries):
     def collections(self) -> list[str]:
         """Names of the collections of namespaces that hold vectors."""
         query = f"SELECT DISTINCT collection FROM {COMPANIONS} ORDER BY collection"
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return [name for (name,) in _fetch(connection, query, ())]
 
     def _where(self, condition: Condition | None) -> Condition:

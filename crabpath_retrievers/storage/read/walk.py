@@ -313,27 +313,38 @@ class _LeavingEdges(NamedTuple):
     stop: float | None
 
 
-class WalkQueries(Queries):
-    """Reads whose cost does not grow with the corpus."""
+class CorpusMemory:
+    """Memory of a process about the corpus and the edges that namespaces have learned."""
 
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        super().__init__(store)
-        self._corpus = _Corpus(None)
-        self._leaving = VersionCache[int, _LeavingEdges]()
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self.forget()
 
-    def _get_corpus(self, version: int | None) -> _Corpus:
+    def forget(self) -> None:
+        """Drop what is remembered, so that no forgotten text stays in the process."""
+        self.corpus, self.leaving = _Corpus(None), VersionCache[int, _LeavingEdges]()
+
+    def get_corpus(self, version: int | None) -> _Corpus:
         """Memory of a version of the corpus; an empty one of an unknown version."""
-        corpus = self._corpus
+        corpus = self.corpus
         if version is None:
             return _Corpus(None)
         if corpus.version != version or corpus.size > _MAX_BYTES:
-            self._corpus = corpus = _Corpus(version)
+            self.corpus = corpus = _Corpus(version)
         return corpus
+
+
+class WalkQueries(Queries):
+    """Reads whose cost does not grow with the corpus."""
+
+    def __init__(self, store: ReadableStore, memory: CorpusMemory) -> None:
+        """Read from ``store`` what ``memory`` has not."""
+        super().__init__(store)
+        self._memory = memory
 
     def forget_corpus(self) -> None:
         """Drop what is remembered, so that no forgotten text stays in the process."""
-        self._corpus, self._leaving = _Corpus(None), VersionCache[int, _LeavingEdges]()
+        self._memory.forget()
 
     def get_nodes(
         self,
@@ -351,7 +362,7 @@ class WalkQueries(Queries):
             namespace: Key of the namespace whose notes are visible; 0 for none.
             corpus: Version of the corpus, so that known nodes are not read again.
         """
-        known = self._get_corpus(corpus)
+        known = self._memory.get_corpus(corpus)
         new_ids = [node for node in ids if node not in known.by_id]
         new_keys = [key for key in keys if key not in known.by_key]
         own: dict[int | str, NodeHead] = {}
@@ -365,7 +376,7 @@ class WalkQueries(Queries):
 
     def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
         """Nodes by id with text and metadata, without vectors; unknown ids are left out."""
-        corpus = self._get_corpus(clock.corpus)
+        corpus = self._memory.get_corpus(clock.corpus)
         found = {node: row for node in ids if (row := corpus.contents.get(node))}
         for new in split_batches([node for node in ids if node not in found]):
             rows = self._run(CONTENTS, ids=new, namespace=clock.key)
@@ -376,14 +387,14 @@ class WalkQueries(Queries):
 
     def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """Outgoing edges of all given nodes with effective weights, one node after the other."""
-        corpus = self._get_corpus(clock.corpus)
+        corpus = self._memory.get_corpus(clock.corpus)
         new = [key for key in keys if key not in corpus.outgoing]
         if new:
             corpus.add_edges(new, self._run(_OUTGOING, keys=new))
         if not clock.weights:
             weighed = (corpus.outgoing[key].weigh({}, clock.exponent) for key in sorted(keys))
             return Frontier([edge for edges in weighed for edge in edges], {})
-        leaving = self._leaving.get_rows(
+        leaving = self._memory.leaving.get_rows(
             clock, sorted(keys), lambda new: self._read_leaving(new, clock, corpus)
         )
         return Frontier(
@@ -450,7 +461,7 @@ class WalkQueries(Queries):
             words: Words of the query.
             names: Normalised names that the query may contain.
         """
-        known = self._corpus
+        known = self._memory.corpus
         new_words = [word for word in words if word not in known.frequencies]
         new_names = [name for name in names if name not in known.owners]
         rows = self._run(_FACTS, namespace=namespace, terms=new_words, names=new_names)
@@ -467,7 +478,7 @@ class WalkQueries(Queries):
             else:
                 clock = Clock._make((number, *more, text, None))
         version = counters.get("corpus", 0)
-        corpus = self._get_corpus(version)
+        corpus = self._memory.get_corpus(version)
         if corpus is not known and (len(new_words), len(new_names)) != (len(words), len(names)):
             return self.read_facts(namespace, words, names)  # some belong to another version
         corpus.add_words(frequencies, owners)
@@ -484,7 +495,7 @@ class WalkQueries(Queries):
         self, namespace: str, words: Sequence[str], facts: QueryFacts
     ) -> QueryFacts:
         """Facts of more words; nothing is read where all of them are remembered."""
-        remembered = self._get_corpus(facts.clock.corpus).frequencies
+        remembered = self._memory.get_corpus(facts.clock.corpus).frequencies
         if any(word not in remembered for word in words):
             return self.read_facts(namespace, words)
         counts = {word: count for word in words if (count := remembered[word])}

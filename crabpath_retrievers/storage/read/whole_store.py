@@ -152,7 +152,7 @@ class Checks(Queries):
 
     def find_damage(self) -> str | None:
         """The error that SQLite finds in its file; None for an intact file and on PostgreSQL."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             if connection.dialect.name != "sqlite":
                 return None
             found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
@@ -161,7 +161,7 @@ class Checks(Queries):
     def find_missing_tables(self) -> list[str]:
         """Names of tables of this schema version that the store lacks."""
         wanted = {*s.metadata.tables, "crabpath_fulltext"}
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             return sorted(wanted - set(sa.inspect(connection).get_table_names()))
 
     def chunks(self) -> list[ChunkLevel]:
@@ -171,7 +171,7 @@ class Checks(Queries):
 
     def get_fulltext_keys(self) -> set[int]:
         """Keys of the nodes in the full-text index."""
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             key = _KEYS_OF_TEXT[connection.dialect.name]
             return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
 
@@ -217,7 +217,7 @@ class Checks(Queries):
         of = feedback.c.status
         waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
         refused = sa.select(sa.func.count()).where(of == "refused")
-        with self._store.open_reader() as connection:
+        with self._store.connect() as connection:
             count, since = connection.execute(waits).one()
             return FeedbackBacklog(count, since, connection.scalar(refused) or 0)
 

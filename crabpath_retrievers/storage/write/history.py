@@ -147,19 +147,30 @@ def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: b
         write_episode(tx, name, identity, now, after)
 
 
-def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
-    """Copy the learned state of a namespace."""
+def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
+    """Copy the learned state of a namespace.
+
+    Args:
+        tx: The transaction.
+        namespace: Name of the namespace.
+        identity: New id of the snapshot.
+        name: Name, unique within the namespace; None for none.
+
+    Raises:
+        ConflictError: There is no such namespace.
+    """
+    tx.touches_corpus = True
     query = sa.select(s.namespaces.c.key, s.namespaces.c.version)
-    own = s.namespaces.c.name == change.namespace
+    own = s.namespaces.c.name == namespace
     space = tx.run(query.where(own).with_for_update(key_share=True)).one_or_none()
-    require_unchanged(space is not None, change.namespace)
+    require_unchanged(space is not None, namespace)
     assert space is not None  # noqa: S101
     last_change = sa.select(sa.func.max(s.weight_changes.c.sequence))
     latest = sa.select(sa.func.max(s.snapshots.c.created))
     row = {
-        "id": change.id,
+        "id": identity,
         "namespace": space.key,
-        "name": change.name,
+        "name": name,
         # Later than all others, also after the clock was set back: lists are in this order.
         "created": max(time.time(), (tx.scalar(latest) or 0.0) + _TICK),
         "version": space.version,
@@ -168,18 +179,26 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
         )
         or 0,
         "last_feedback_effect": _find_last_effect(tx, space.key),
-        "content": read_snapshot(tx, space.key, change.namespace),
+        "content": read_snapshot(tx, space.key, namespace),
     }
     tx.add(s.snapshots, [row])
 
 
-def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
-    """Replace the learned state of a namespace by that of a snapshot."""
+def apply_snapshot(tx: Transaction, identity: str) -> None:
+    """Replace the learned state of a namespace by that of a snapshot.
+
+    Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
+
+    Raises:
+        ConflictError: There is no such snapshot.
+        InvalidInputError: The embedder was changed since.
+    """
+    tx.touches_corpus = True
     query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
     query = query.join(s.namespaces, s.namespaces.c.key == s.snapshots.c.namespace)
-    held = query.where(s.snapshots.c.id == change.id).with_for_update(key_share=True)
+    held = query.where(s.snapshots.c.id == identity).with_for_update(key_share=True)
     kept = tx.run(held).one_or_none()
-    require_unchanged(kept, change.id)
+    require_unchanged(kept, identity)
     assert kept is not None  # noqa: S101
     changed = tx.scalar(sa.select(s.meta.c.value).where(s.meta.c.name == REEMBEDDED_AT))
     if changed is not None and kept.created < float(changed):
@@ -218,6 +237,6 @@ def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotR
         insert_rows(tx, table, translate_rows(table, rows[table], keys), namespace, name)
 
 
-def drop_snapshot(tx: Transaction, change: h.DeleteSnapshot) -> None:
-    """Delete a snapshot."""
-    tx.delete(s.snapshots, s.snapshots.c.id == change.id)
+def drop_snapshot(tx: Transaction, identity: str) -> None:
+    """Delete a snapshot; the learned state of the namespace does not change."""
+    tx.delete(s.snapshots, s.snapshots.c.id == identity)

@@ -375,10 +375,10 @@ def require_unchanged(condition: object, what: str) -> None:
         raise ConflictError(msg)
 
 
-def drop_answers(tx: Transaction, change: c.DropAnswers) -> None:
-    """Delete the answers of feedback."""
+def drop_answers(tx: Transaction, given: Sequence[int]) -> None:
+    """Delete the answers of feedback, which is given by sequence numbers."""
     known = sa.select(s.feedback.c.sequence, s.feedback.c.payload)
-    for number, payload in tx.select_in(known, s.feedback.c.sequence, change.feedback):
+    for number, payload in tx.select_in(known, s.feedback.c.sequence, given):
         text = json.dumps({**json.loads(payload), "answer": None}, ensure_ascii=False)
         tx.update(s.feedback, s.feedback.c.sequence == number, payload=text)
 

@@ -2,7 +2,6 @@
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import KEYED_BY_NAMESPACE
 from crabpath_retrievers.storage.write.journal import write_journal
@@ -10,26 +9,36 @@ from crabpath_retrievers.storage.write.notes import delete_notes
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 
-def advance_clock(tx: Transaction, change: c.AdvanceClock) -> None:
-    """Advance the clock and the decay of a namespace."""
+def advance_clock(tx: Transaction, namespace: str, turns: int = 0, exponent: float = 0.0) -> None:
+    """Advance the clock and the decay of a namespace, which is created if it is new.
+
+    Args:
+        tx: The transaction.
+        namespace: Name of the namespace.
+        turns: Turns to add.
+        exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
+    """
     tx.update(
         s.namespaces,
-        s.namespaces.c.key == tx.get_key(change.namespace),
-        turn=s.namespaces.c.turn + change.turns,
-        exponent=s.namespaces.c.exponent + change.exponent,
+        s.namespaces.c.key == tx.get_key(namespace),
+        turn=s.namespaces.c.turn + turns,
+        exponent=s.namespaces.c.exponent + exponent,
     )
-    tx.forget_key(change.namespace)
+    tx.forget_key(namespace)
 
 
-def set_frozen(tx: Transaction, change: c.SetFrozen) -> None:
+def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
     """Stop or resume learning in a namespace."""
-    key = tx.get_key(change.namespace)
-    tx.update(s.namespaces, s.namespaces.c.key == key, frozen=int(change.frozen))
+    tx.update(s.namespaces, s.namespaces.c.key == tx.get_key(namespace), frozen=int(frozen))
 
 
-def forget_namespace(tx: Transaction, change: c.ForgetNamespace) -> dict[str, int]:
-    """Delete all rows of a namespace; returns how many, by table."""
-    name = change.namespace
+def forget_namespace(tx: Transaction, name: str) -> dict[str, int]:
+    """Delete a namespace with its turns, feedback, learned state, notes and snapshots.
+
+    Returns:
+        How many rows were deleted, by table.
+    """
+    tx.touches_corpus = True
     key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone
     deleted = {"feedback": tx.delete(s.feedback, s.feedback.c.namespace == name)}
     tx.delete(s.journal, s.journal.c.namespace == name)

@@ -245,13 +245,16 @@ def use_notes(tx: Transaction, change: n.UseNotes) -> None:
         tx.update(s.notes, *own, uses=s.notes.c.uses + uses, last_turn=turn)
 
 
-def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
-    """Delete notes, also from snapshots, so that no restore brings them back."""
-    if tx.find_key(change.namespace) is None:
+def remove_notes(tx: Transaction, name: str, ids: Sequence[str]) -> None:
+    """Delete notes of a namespace with all rows that refer to them; other ids are ignored.
+
+    They go from snapshots, too, so that no restore brings them back.
+    """
+    if tx.find_key(name) is None:
         return
-    namespace, exponent = tx.get_namespace(change.namespace, lock=True)
+    namespace, exponent = tx.get_namespace(name, lock=True)
     keys = set[int]()
-    for part in split_batches(change.ids):
+    for part in split_batches(ids):
         own = (s.notes.c.namespace == namespace, is_one_of(tx.connection, s.nodes.c.id, part))
         gone = delete_notes(tx, *own)
         for row in gone:  # what it changed between other nodes, where no feedback did
@@ -263,7 +266,7 @@ def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
         remaining = remove_notes_from_snapshot(content, keys)
         tx.update(s.snapshots, s.snapshots.c.id == identity, content=remaining)
-    write_journal(tx, "remove_notes", {"notes": len(change.ids)}, change.namespace)
+    write_journal(tx, "remove_notes", {"notes": len(ids)}, name)
 
 
 def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:

@@ -1,9 +1,11 @@
 """Writers of a change of the embedder: new vectors are kept apart until all are there."""
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes import vectors as v
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.read.reembedding import IDENTITY
@@ -13,33 +15,50 @@ from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 
-def begin_reembedding(tx: Transaction, change: v.BeginReembedding) -> None:
-    """Create the table anew, with the embedder."""
+def begin_reembedding(tx: Transaction, identity: str) -> None:
+    """Create the table of new vectors; what another change of the embedder left is deleted."""
     lock_schema(tx.connection)
     s.reembedded.drop(tx.connection, checkfirst=True)
     s.reembedded.create(tx.connection)
-    row = {"kind": IDENTITY, "key": "", "mark": change.identity, "embedding": b""}
+    row = {"kind": IDENTITY, "key": "", "mark": identity, "embedding": b""}
     tx.run(s.reembedded.insert(), [row])
 
 
-def put_reembedded(tx: Transaction, change: v.PutReembedded) -> None:
-    """Keep new vectors."""
+def put_reembedded(
+    tx: Transaction, given: Sequence[tuple[str, str, str, Vector]], *, adopted: bool = False
+) -> None:
+    """Keep new vectors until all are there.
+
+    Args:
+        tx: The transaction.
+        given: Kind, key and mark of each text, with its unit vector ``[d]``.
+        adopted: Whether they replace the old ones at once, after the switch.
+    """
     rows = [
         {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
-        for kind, key, mark, vector in change.rows
+        for kind, key, mark, vector in given
     ]
     tx.upsert(s.reembedded, rows, ("mark", "embedding"))
-    if change.adopted:
-        for kind in {row[0] for row in change.rows}:
-            own = [key for name, key, *_ in change.rows if name == kind]
+    if adopted:
+        for kind in {row[0] for row in given}:
+            own = [key for name, key, *_ in given if name == kind]
             _adopt(tx, kind, s.reembedded.c.key.in_(own))
 
 
-def switch_embedder(tx: Transaction, change: v.SwitchEmbedder) -> None:
-    """Replace all vectors, and invalidate what processes remember of them."""
+def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
+    """Replace all vectors by the new ones, and invalidate what processes remember of them.
+
+    Episodes and notes are queued for the vector index.
+
+    Args:
+        tx: The transaction.
+        identity: The new embedder, as text.
+        time: Seconds since the epoch; snapshots from before it cannot be restored.
+    """
+    tx.touches_corpus = True
     for kind in s.EMBEDDED:
         _adopt(tx, kind, sa.true())
-    facts = (("embedder", change.identity), (REEMBEDDED_AT, repr(change.time)))
+    facts = (("embedder", identity), (REEMBEDDED_AT, repr(time)))
     put_meta(tx, c.PutMeta(facts))
     hubs = sa.cast(sa.cast(s.meta.c.value, sa.BigInteger) + 1, sa.Text)
     tx.update(s.meta, s.meta.c.name == "hubs", value=hubs)
@@ -50,9 +69,14 @@ def switch_embedder(tx: Transaction, change: v.SwitchEmbedder) -> None:
     tx.update(s.namespaces, s.namespaces.c.version > 0, version=later)
 
 
-def end_reembedding(tx: Transaction, change: v.EndReembedding) -> None:
-    """Delete the table."""
-    for kind in ("turns", "feedback") if change.forgets else ():
+def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
+    """Delete the table of new vectors.
+
+    Args:
+        tx: The transaction.
+        forgets: Whether turns and corrections that came too late for it lose their old vectors.
+    """
+    for kind in ("turns", "feedback") if forgets else ():
         embedding, key = s.EMBEDDED[kind]
         known = sa.select(s.reembedded.c.key).where(s.reembedded.c.kind == kind)
         tx.update(embedding.table, sa.cast(key, sa.Text).not_in(known), embedding=None)

@@ -1,12 +1,13 @@
 """An open transaction, with short forms of the statements that writers need."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.sql_tools import (
@@ -32,10 +33,34 @@ _HELD_NODES = CompiledSelect(
 )
 
 
+P = ParamSpec("P")
+
+
+class Write(Change):
+    """A function that writes within a transaction, with its arguments; it need not be stored."""
+
+    __slots__ = ("_options", "args", "work")
+    touches_corpus = False
+
+    def __init__(
+        self,
+        work: "Callable[Concatenate[Transaction, P], Any]",
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> None:
+        """Call ``work`` with the transaction and these arguments."""
+        self.work, self.args, self._options = work, args, options
+
+    def carry_out(self, tx: "Transaction") -> Any:
+        """Call the function; returns what it returns."""
+        return self.work(tx, *self.args, **self._options)
+
+
 class Transaction:
     """An open transaction that writes; the caller commits.
 
     Attributes:
+        touches_corpus: Whether it may have changed nodes of documents, their edges or words.
         connection: Its connection.
         fulltext: The full-text index of the database.
         insert: The insert function of the dialect, with ON CONFLICT.
@@ -44,6 +69,7 @@ class Transaction:
     def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
         """Write on ``connection``."""
         self.connection, self.fulltext = connection, fulltext
+        self.touches_corpus = False
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._copies = True
         self._keys: dict[str, int] = {}

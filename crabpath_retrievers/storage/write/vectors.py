@@ -1,13 +1,13 @@
 """Writers of vectors that are kept in the database of the graph."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes import vectors as v
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
@@ -31,45 +31,65 @@ _BATCH = 500  # rows of one statement
 _COPIED = 64  # rows from which COPY is used
 
 
-def create_vector_tables(tx: Transaction, change: v.CreateVectorTables) -> None:
-    """Create the extension and the tables, unless they exist."""
+def create_vector_tables(
+    tx: Transaction, dimension: int | None = None, table: str = DOCUMENTS
+) -> None:
+    """Create what vectors need, unless it exists.
+
+    Args:
+        tx: The transaction.
+        dimension: Of the vectors, for their tables; None for the extension of PostgreSQL alone.
+        table: That of the documents: the present or the next one.
+    """
     lock_schema(tx.connection)
     extension = ensure_extension(tx.connection)
-    if change.dimension is not None:
-        table = NEXT if change.next else DOCUMENTS
-        create_tables(tx.connection, extension, change.dimension, table)
+    if dimension is not None:
+        create_tables(tx.connection, extension, dimension, table)
 
 
-def switch_vector_tables(tx: Transaction, _change: v.SwitchVectorTables) -> None:
-    """Put the next table of documents in the place of the other."""
+def switch_vector_tables(tx: Transaction) -> None:
+    """Put the table of the next index in the place of that of the documents."""
     lock_schema(tx.connection)
     switch_tables(tx.connection)
 
 
-def drop_next_vectors(tx: Transaction, _change: v.DropNextVectors) -> None:
-    """Delete the next table of documents."""
+def drop_next_vectors(tx: Transaction) -> None:
+    """Delete the table of the next index."""
     tx.run(sa.text(f"DROP TABLE IF EXISTS {NEXT}"))
 
 
-def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
-    """Add or replace vectors."""
-    if len(change.ids) >= _COPIED and change.collection in {None, NEXT}:
-        _copy_vectors(tx, change)
+class VectorRow(NamedTuple):
+    """A unit vector ``[d]`` with its id, the embedded text, and JSON-safe metadata to filter by."""
+
+    id: str
+    vector: Vector
+    text: str
+    metadata: Mapping[str, Any]
+
+
+def put_vectors(tx: Transaction, given: Sequence[VectorRow], collection: str | None = None) -> None:
+    """Add vectors, or replace those with the same id; the tables exist.
+
+    Args:
+        tx: The transaction.
+        given: The vectors, with distinct ids.
+        collection: Name of a collection of a namespace; None for the documents.
+    """
+    of_documents = collection in {None, NEXT}
+    if len(given) >= _COPIED and of_documents:
+        _copy_vectors(tx, given, collection)
         return
-    table, rows_of = find_rows(change.collection)
-    key, own = ("langchain_id", "") if change.collection in {None, NEXT} else _COMPANION
+    table, rows_of = find_rows(collection)
+    key, own = ("langchain_id", "") if of_documents else _COMPANION
     # The columns say what type a value has: no extension need be looked for.
     query = (
         f"INSERT INTO {table} ({key}, content, embedding, langchain_metadata) "
         f"VALUES {{}} ON CONFLICT ({key}) DO UPDATE SET content = excluded.content, "
         "embedding = excluded.embedding, langchain_metadata = excluded.langchain_metadata"
     )
-    rows = zip(
-        change.ids,
-        change.texts,
-        map(format_vector, change.vectors),
-        (json.dumps(metadata, ensure_ascii=False) for metadata in change.metadatas),
-        strict=True,
+    rows = (
+        (row.id, row.text, format_vector(row.vector), json.dumps(row.metadata, ensure_ascii=False))
+        for row in given
     )
     place = f"({own}%s, %s, %s, %s)"
     for part in split_batches(rows, _BATCH):
@@ -77,17 +97,16 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
         _execute(tx.connection, query.format(", ".join([place] * len(part))), values)
 
 
-def _copy_vectors(tx: Transaction, change: v.PutVectors) -> None:
+def _copy_vectors(tx: Transaction, given: Sequence[VectorRow], collection: str | None) -> None:
     """Replace the vectors of many documents by COPY in its binary format."""
-    table, _ = find_rows(change.collection)
-    delete_vectors(tx, v.DeleteVectors(change.ids, change.collection))
+    table, _ = find_rows(collection)
+    delete_vectors(tx, [row.id for row in given], collection)
     query = (
         f"COPY {table} (langchain_id, content, embedding, langchain_metadata) "
         "FROM STDIN (FORMAT BINARY)"
     )
-    rows = zip(change.ids, change.texts, change.vectors, change.metadatas, strict=True)
     with open_driver_cursor(tx.connection) as cursor, cursor.copy(query) as copy:
-        for node, text, vector, metadata in rows:
+        for node, vector, text, metadata in given:
             document = json.dumps(metadata, ensure_ascii=False).encode()
             copy.write_row((node.encode(), text.encode(), pack_vector(vector), b"\x01" + document))
 
@@ -95,19 +114,21 @@ def _copy_vectors(tx: Transaction, change: v.PutVectors) -> None:
 _COMPANION = ("collection, langchain_id", "%s, ")
 
 
-def delete_vectors(tx: Transaction, change: v.DeleteVectors) -> None:
-    """Delete vectors, or a whole collection."""
-    table, own = find_rows(change.collection)
-    if change.ids is None:
+def delete_vectors(
+    tx: Transaction, ids: Sequence[str] | None, collection: str | None = None
+) -> None:
+    """Delete vectors, unknown ids are ignored; None for the whole collection."""
+    table, own = find_rows(collection)
+    if ids is None:
         _execute(tx.connection, f"DELETE FROM {table} WHERE {own.sql}", own.values)
         return
     query = f"DELETE FROM {table} WHERE {own.sql} AND langchain_id = ANY(%s::text[])"
-    for part in split_batches(change.ids):
+    for part in split_batches(ids):
         _execute(tx.connection, query, [*own.values, part])
 
 
-def delete_queued_vectors(tx: Transaction, _change: v.DeleteQueuedVectors) -> None:
-    """Delete the vectors of removed documents."""
+def delete_queued_vectors(tx: Transaction) -> None:
+    """Delete the vectors of documents that are queued for it, and empty that queue."""
     if find_dimension(tx.connection) is not None:
         queue = s.index_deletions.name
         tx.run(sa.text(f"DELETE FROM {DOCUMENTS} WHERE langchain_id IN (SELECT id FROM {queue})"))

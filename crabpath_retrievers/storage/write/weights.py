@@ -7,8 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import AdjustWeights
-from crabpath_retrievers.core.changes.notes import SetAuthority
-from crabpath_retrievers.core.graph import StoredWeight
+from crabpath_retrievers.core.graph import Authority, StoredWeight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
@@ -208,14 +207,13 @@ def _get_columns(namespace: int, edge: EdgeKeys) -> dict[str, int]:
     return {"namespace": namespace, "source": source, "target": target, "kind": kind}
 
 
-def set_authority(tx: Transaction, change: SetAuthority) -> None:
+def set_authority(tx: Transaction, keys: Sequence[int], authority: Authority) -> None:
     """Set the authority of nodes; learned weights to them decay at its rate from now on."""
-    for part in split_batches(change.keys):
+    tx.touches_corpus = True
+    for part in split_batches(keys):
         materialise_decay(tx, part)
-        tx.update(
-            s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), authority=change.authority.value
-        )
-    payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
+        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), authority=authority.value)
+    payload = {"keys": list(keys), "authority": authority.name.lower()}
     write_journal(tx, "authority", payload)
 
 

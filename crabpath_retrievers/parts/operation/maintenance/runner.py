@@ -18,17 +18,6 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.changes.maintenance import (
-    CompactEpisodes,
-    CompactJournal,
-    CompactTurns,
-    ConnectNodes,
-    DroppedWeight,
-    DropWeights,
-    SweepOrphans,
-    UndoMaintenance,
-)
-from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.query import texts_of
@@ -47,6 +36,17 @@ from crabpath_retrievers.parts.operation.maintenance.prune import (
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.write.maintenance import (
+    DroppedWeight,
+    compact_episodes,
+    compact_journal,
+    compact_turns,
+    connect_nodes,
+    drop_weights,
+    sweep_orphans,
+    undo_maintenance,
+)
+from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.base import FindExisting
 
 
@@ -178,7 +178,7 @@ class MaintenanceRunner:
             msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)
         with self.store.hold_ingest_lock():
-            self.store.apply([UndoMaintenance(run)])
+            self.store.write(undo_maintenance, run)
             self.sync_index()
 
     def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
@@ -235,7 +235,7 @@ class MaintenanceRunner:
                 gone = which(find_faded_weights(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
-                    self.store.apply([DropWeights(run, name, tuple(gone))])
+                    self.store.write(drop_weights, run, name, gone)
         return looked, changed, {}
 
     def _remove_notes(self, run: str) -> tuple[int, int]:
@@ -256,9 +256,9 @@ class MaintenanceRunner:
             ]
             looked, changed = looked + len(found), changed + len(gone)
             if run and gone:
-                self.store.apply([RemoveNotes(name, tuple(gone))])
+                self.store.write(remove_notes, name, gone)
                 if self.notes is not None:
-                    self.notes.remove(clock.key, gone)
+                    self.notes.remove(self.store, clock.key, gone)
         return looked, changed
 
     def _connect(self, run: str) -> StepCounts:
@@ -281,7 +281,7 @@ class MaintenanceRunner:
             looked, connected = looked + len(keys), connected + sum(map(bool, near))
             made += len(edges)
             for part in split_batches(edges, rules.batch_size) if run else ():
-                self.store.apply([ConnectNodes(run, tuple(part))])
+                self.store.write(connect_nodes, run, part)
         return looked, connected, {"edges": made}
 
     def _iterate_vectors(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
@@ -300,17 +300,17 @@ class MaintenanceRunner:
             )
             looked, old = looked + kept, old + beyond
             if run and beyond and until is not None:
-                self.store.apply([CompactTurns(run, name, until)])
+                self.store.write(compact_turns, run, name, until)
             if gone := reads.count_old_episodes(key, rules.max_feedback):
                 forgotten += gone
                 if run:
-                    self.store.apply([CompactEpisodes(run, name, rules.max_feedback)])
+                    self.store.write(compact_episodes, run, name, rules.max_feedback)
         rows = reads.count_journal_rows()
         beyond = max(0, rows - rules.max_journal_rows)
         if run and beyond:
-            self.store.apply([CompactJournal(run, rules.max_journal_rows)])
+            self.store.write(compact_journal, rules.max_journal_rows)
         orphans = reads.count_orphans()
         if run and orphans:
-            self.store.apply([SweepOrphans(run)])
+            self.store.write(sweep_orphans, run)
         detail = {"turns": old, "episodes": forgotten, "journal": beyond, "orphans": orphans}
         return looked + rows, sum(detail.values()), detail

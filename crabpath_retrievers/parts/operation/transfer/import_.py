@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import cast
 
-from crabpath_retrievers.core.changes import Change, ForgetNamespace, PutMeta
+from crabpath_retrievers.core.changes import Change, PutMeta
 from crabpath_retrievers.core.changes.archive import Block, FillNamespace, ImportResult
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.transfer.archive_reader import DOCUMENTS, Archive
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.registry import OWNER_COLUMNS
+from crabpath_retrievers.storage.write.namespaces import forget_namespace
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder
 
 
@@ -59,7 +61,7 @@ def fill_namespace(
         InvalidInputError: The namespace exists in the store, and ``replace`` is False.
         EmbeddingMismatchError: The store was built with another embedder.
     """
-    changes: list[Change] = [ForgetNamespace(name)] if replace else []
+    changes: list[Change] = [Write(forget_namespace, name)] if replace else []
     changes += _check_embedder(store, archive.manifest.embedder)
     named = DOCUMENTS if archive.manifest.namespace is not None else "nodes"
     documents = {row["key"]: row["id"] for row in archive.rows(named)}

@@ -5,6 +5,17 @@ from crabpath_retrievers.parts.operation.maintenance.autotune.decide import (
     TuningHistory,
     decide_adjustments,
 )
-from crabpath_retrievers.parts.operation.maintenance.autotune.tuner import Autotuner, TuneReport
+from crabpath_retrievers.parts.operation.maintenance.autotune.tuner import (
+    Autotuner,
+    TuneReport,
+    tune_after_lesson,
+)
 
-__all__ = ["Adjustment", "Autotuner", "TuneReport", "TuningHistory", "decide_adjustments"]
+__all__ = [
+    "Adjustment",
+    "Autotuner",
+    "TuneReport",
+    "TuningHistory",
+    "decide_adjustments",
+    "tune_after_lesson",
+]

@@ -2,14 +2,13 @@
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.config.settings import dump_knobs, load_knobs
-from crabpath_retrievers.core.changes.maintenance import SetKnobs
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.parts.operation.maintenance.autotune.decide import (
     BRAKE,
@@ -22,11 +21,10 @@ from crabpath_retrievers.parts.operation.maintenance.health.measure import (
     measure_health,
     project_dormant_share,
 )
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Store
+from crabpath_retrievers.storage.write.maintenance import Tuning, set_knobs
 
 _log = logging.getLogger(__name__)
-
-_Tuning = tuple[str | None, str | None]  # knobs and history of a namespace, as stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Autotuner:
         ConflictError: Another process changed the knobs meanwhile.
     """
 
-    store: GraphStore
+    store: Store
     settings: Settings
 
     def knobs(self, namespace: str) -> Knobs:
@@ -87,10 +85,10 @@ class Autotuner:
         """Reset the knobs to the settings, and delete the tuning history."""
         return self._write(namespace, (None, None), self.store.learned.get_tuning(namespace))
 
-    def _write(self, namespace: str, after: _Tuning, before: _Tuning) -> str:
+    def _write(self, namespace: str, after: Tuning, before: Tuning) -> str:
         run = uuid.uuid4().hex
         if after != before:
-            self.store.apply([SetKnobs(run, namespace, *after, before)])
+            self.store.write(set_knobs, run, namespace, after, before)
         return run
 
     def run(
@@ -132,7 +130,7 @@ class Autotuner:
         left = past.after(report, knobs, adjusted, lessons, rules).to_json()
         run = (run or uuid.uuid4().hex) if adjusted else ""
         own, why = dump_knobs(after, self.settings), tuple(asdict(one) for one in adjusted)
-        store.apply([SetKnobs(run, namespace, own, left, known, why)])
+        store.write(set_knobs, run, namespace, (own, left), known, why)
         return TuneReport(namespace, run, dry_run, adjusted, after)
 
     def run_if_due(self, namespace: str, lessons: int) -> None:
@@ -161,3 +159,10 @@ class Autotuner:
         if not asked and learned.version - max(0, past.learned) < every:
             return f"fewer than {every} lessons since the last run"
         return ""
+
+
+def tune_after_lesson(settings: Settings) -> Callable[[Store, str, int], None]:
+    """Make what runs the autotuner after a lesson when it is due."""
+    return lambda store, namespace, lessons: Autotuner(store, settings).run_if_due(
+        namespace, lessons
+    )

@@ -88,7 +88,7 @@ _REOPEN = "open the memory once, for example with `crabpath info`: it finishes t
 
 def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that this release can read the schema; if not, nothing else is checked."""
-    with store.open_reader() as connection:
+    with store.connect() as connection:
         found = read_schema_version(connection)
     if found == SCHEMA_VERSION:
         return

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.changes.maintenance import RecordHealth
 from crabpath_retrievers.parts.operation.maintenance.health.report import (
     HealthMeasurements,
     HealthReport,
     assess_health,
     count_edges,
 )
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.write.maintenance import record_health
 from crabpath_retrievers.vectors.base import FindExisting
 
 
 def measure_health(
-    store: GraphStore,
+    store: Store,
     namespace: str,
     settings: Settings,
     held: FindExisting | None = None,
@@ -46,12 +46,12 @@ def measure_health(
     if record and clock.key:
         kept = settings.health.max_reports
         facts = report.to_dict()
-        store.apply([RecordHealth(namespace, clock.turn, report.created, facts, kept)])
+        store.write(record_health, namespace, clock.turn, report.created, facts, kept)
     return report
 
 
 def project_dormant_share(
-    store: GraphStore, namespace: str, settings: Settings, report: HealthReport, turns: int
+    store: Store, namespace: str, settings: Settings, report: HealthReport, turns: int
 ) -> HealthReport:
     """Replace the dormant share of a report by that after so many turns, if it leaves its range.
 
@@ -75,13 +75,13 @@ def project_dormant_share(
     return replace(report, metrics=tuple(metrics))
 
 
-def load_past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:
+def load_past_reports(store: Store, namespace: str, limit: int) -> list[HealthReport]:
     """Load the latest stored reports of a namespace, oldest first."""
     return [HealthReport.from_dict(kept) for kept in store.health.history(namespace, limit)]
 
 
 def collect_measurements(
-    store: GraphStore, clock: Clock, settings: Settings, held: FindExisting | None
+    store: Store, clock: Clock, settings: Settings, held: FindExisting | None
 ) -> HealthMeasurements:
     """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
@@ -115,7 +115,7 @@ def collect_measurements(
 
 
 def _find_rejoined(
-    store: GraphStore, clock: Clock, pieces: Mapping[int, str], habitual: float
+    store: Store, clock: Clock, pieces: Mapping[int, str], habitual: float
 ) -> set[str]:
     """Find split nodes with only one part left, or with two parts used together again."""
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
