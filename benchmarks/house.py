@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = "crabpath_retrievers"
 # Where users may import from, beside the package itself; adapters have packages of their own.
-PUBLIC_PARTS = ("errors", "client", "integration", "config")
+PUBLIC_PARTS = ("errors", "client", "integration", "config", "testing")
 PUBLIC = frozenset({PACKAGE, *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS)})
 SEAMS = ROOT / "tests" / "seams.py"
 RECORDS = frozenset({"NamedTuple", "TypedDict", "BaseModel", "dataclass"})
