@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.errors import EmbeddingMismatchError
-from crabpath_retrievers.testing import LinkerTests, VectorIndexTests
+from crabpath_retrievers.routing.policy import Decision, RoutingResult
+from crabpath_retrievers.testing import LinkerTests, RouterTests, VectorIndexTests
 from crabpath_retrievers.vectors.base import VectorIndex
 
 WITHOUT_PYTEST = """
@@ -239,3 +242,104 @@ class TestBrokenLinkers(TestKnowing):
     )
     def linker(self, request):
         return expect_failure(request)()
+
+
+class Eager:
+    """A sound router: the first edges are followed as far as the budget goes."""
+
+    def route(self, request):
+        return RoutingResult([self.decide(c, request.budget) for c in request.choices])
+
+    async def aroute(self, request):
+        return self.route(request)
+
+    def decide(self, choice, budget):
+        return self.follow(range(len(choice.edges))[:budget], len(choice.edges))
+
+    def follow(self, followed, count):
+        chances = np.full(count + 1, 1 / (count + 1))
+        return Decision(tuple(followed), stopped=False, probabilities=chances, decided_by="policy")
+
+
+class TestEager(RouterTests):
+    """It passes, which shows that the others below fail for what is broken in them."""
+
+    @pytest.fixture
+    def make_router(self):
+        return Eager
+
+
+class Lavish(Eager):
+    def decide(self, choice, budget):
+        return super().decide(choice, budget + 1)
+
+
+class Certain(Eager):
+    def follow(self, followed, count):
+        return replace(super().follow(followed, count), probabilities=np.ones(count + 1))
+
+
+class Unstopping(Eager):
+    """STOP has no probability."""
+
+    def follow(self, followed, count):
+        return super().follow(followed, count - 1)
+
+
+class Silent(Eager):
+    """Nodes with one edge get no decision."""
+
+    def route(self, request):
+        choices = [choice for choice in request.choices if len(choice.edges) > 1]
+        return RoutingResult([self.decide(choice, request.budget) for choice in choices])
+
+
+class Late(Eager):
+    async def aroute(self, request):
+        return super().route(replace(request, budget=1))
+
+
+class Insisting(Eager):
+    """At least one node is decided upon."""
+
+    def route(self, request):
+        return RoutingResult([self.decide(request.choices[0], 1), *super().route(request)[0][1:]])
+
+
+class Rejecting(Eager):
+    def route(self, request):
+        return super().route(request)._replace(dropped=frozenset({99}))
+
+
+class Unpriced(Eager):
+    def route(self, request):
+        return super().route(request)._replace(usage=ModelUsage(cost_usd=float("nan")))
+
+
+class Tired(Eager):
+    """A router for one turn."""
+
+    def route(self, request):
+        if hasattr(self, "used"):
+            return RoutingResult([])
+        self.used = True
+        return super().route(request)
+
+
+class TestBrokenRouters(RouterTests):
+    @pytest.fixture(
+        params=[
+            (Lavish, "every_choice_gets_its_decision"),
+            (Certain, "every_choice_gets_its_decision"),
+            (Unstopping, "every_choice_gets_its_decision"),
+            (Silent, "a_router_decides_again_and_again"),
+            (Late, "async_decides_as_sync"),
+            (Insisting, "nothing_to_decide_is_no_decision"),
+            (Rejecting, "it_speaks_of_nodes_that_it_was_offered"),
+            (Unpriced, "its_usage_can_be_stored"),
+            (Tired, "a_router_decides_again_and_again"),
+        ],
+        ids=str,
+    )
+    def make_router(self, request):
+        return expect_failure(request)

@@ -11,11 +11,19 @@ except ImportError as error:
     msg = "crabpath_retrievers.testing needs pytest: pip install 'crabpath-retrievers[test]'"
     raise MissingExtraError(msg) from error
 else:
-    _SUITES = ("linkers", "vector_indexes", "vector_stores")
+    _SUITES = ("linkers", "routers", "vector_indexes", "vector_stores")
     pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))
 
 from crabpath_retrievers.testing.linkers import LinkerTests
+from crabpath_retrievers.testing.routers import RouterTests
 from crabpath_retrievers.testing.vector_indexes import WIDTH, NumberEmbeddings, VectorIndexTests
 from crabpath_retrievers.testing.vector_stores import VectorStoreTests
 
-__all__ = ["WIDTH", "LinkerTests", "NumberEmbeddings", "VectorIndexTests", "VectorStoreTests"]
+__all__ = [
+    "WIDTH",
+    "LinkerTests",
+    "NumberEmbeddings",
+    "RouterTests",
+    "VectorIndexTests",
+    "VectorStoreTests",
+]
