@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
+from crabpath_lab.streams.learners import FrozenLearner
+from crabpath_lab.testing import LearnerTests
 from crabpath_retrievers.core.graph import Edge, EdgeKind
 from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.errors import EmbeddingMismatchError
@@ -343,3 +345,85 @@ class TestBrokenRouters(RouterTests):
     )
     def make_router(self, request):
         return expect_failure(request)
+
+
+class Level:
+    """A sound learner that learns nothing: documents in the order of the vectors."""
+
+    def __init__(self, memory):
+        self.frozen = FrozenLearner(memory, distinct=False)
+
+    def rank(self, query, vector, k):
+        return self.frozen.rank(query, vector, k)
+
+    def learn(self, lesson):
+        """It has no turns."""
+
+    def correct(self, lesson, right):
+        """There is nothing to take back."""
+
+
+class TestLevel(LearnerTests):
+    """It passes, which shows that the others below fail for what is broken in them."""
+
+    @pytest.fixture
+    def make_learner(self):
+        return Level
+
+    @pytest.fixture
+    def takes_back(self):
+        return True
+
+
+class Generous(Level):
+    def rank(self, query, vector, k):
+        return super().rank(query, vector, k + 1)
+
+
+class Picky(Level):
+    """Feedback has to say what was used."""
+
+    def learn(self, lesson):
+        assert len(lesson.signal.used) >= 0
+
+
+class Stubborn(Level):
+    def correct(self, lesson, right):
+        raise NotImplementedError
+
+
+class Grudging(Level):
+    """The documents of a lesson that was wrong are never returned first again."""
+
+    worst = frozenset()
+
+    def rank(self, query, vector, k):
+        found = super().rank(query, vector, k)
+        return sorted(found, key=lambda one: one.chunk in self.worst)
+
+    def correct(self, lesson, right):
+        self.worst = {lesson.ranked[0].chunk}
+
+
+class Recording(Level):
+    def learn(self, lesson):
+        self.frozen.memory.teach("A note.", namespace="learned")
+
+
+class TestBrokenLearners(LearnerTests):
+    @pytest.fixture(
+        params=[
+            (Generous, "it_ranks_the_best_documents"),
+            (Picky, "it_learns_from_feedback_of_every_kind"),
+            (Stubborn, "every_lesson_can_be_corrected"),
+            (Grudging, "a_corrected_learner_ranks_as_one_that_was_never_wrong"),
+            (Recording, "it_leaves_no_trace_in_the_memory"),
+        ],
+        ids=str,
+    )
+    def make_learner(self, request):
+        return expect_failure(request)
+
+    @pytest.fixture
+    def takes_back(self):
+        return True
