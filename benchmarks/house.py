@@ -16,6 +16,7 @@ PUBLIC_PARTS = ("errors", "integration", "config", "testing")
 PUBLIC = frozenset(
     {
         *(PACKAGE, "crabpath_server", "crabpath_server.client", "crabpath_lab", "crabpath_lab.ab"),
+        "crabpath_lab.testing",
         *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS),
     }
 )

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +25,7 @@ from typer.main import get_command
 import crabpath_retrievers
 import langgraph_crabpath
 from benchmarks.commands import app as benchmarks
-from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, callbacks
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, callbacks, testing
 from crabpath_retrievers.cli import app
 from crabpath_server import Access, add_token, client, create_app
 from llama_index.retrievers import crabpath as llama_crabpath
@@ -245,6 +247,11 @@ def check_shadow(it):
     assert (it.week.turns, it.week.documents, it.retriever.failures) == (1, 1, 0)
 
 
+def check_extending(it):
+    assert len(it.found.documents) == 3
+    assert it.memory.info()["edges"] == {"link": 6}
+
+
 def check_one_database(it):
     assert len(it.found) == 2
     assert all(document.metadata["number"] >= 60 for document in it.found)
@@ -257,6 +264,7 @@ CHECKS = {
     "how-to/autotune": check_autotuner,
     "how-to/client": check_client,
     "how-to/embedders": check_embedders,
+    "how-to/extend": check_extending,
     "how-to/feedback-callbacks": check_callbacks,
     "how-to/langgraph": check_langgraph,
     "how-to/llama-index": check_llama_index,
@@ -308,6 +316,18 @@ def test_a_page_prints_what_it_shows(page, documents, capsys):
             assert printed == token.content
             printed = ""
     assert printed == ""
+
+
+@pytest.mark.slow
+def test_the_suites_of_a_page_pass_where_nothing_else_of_ours_is(tmp_path):
+    """As an author runs them, without the fixtures of this repository."""
+    page = DOCS / "how-to" / "extend.md"
+    code = [token.content for _, token in read_tokens(page, language="python")]
+    (tmp_path / "test_extended.py").write_text("\n".join(code[:-1]))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def test_checks_are_of_pages_that_run():
@@ -424,7 +444,7 @@ def test_figures_beside_a_link_to_an_experiment_are_its_own():
 
 @pytest.mark.parametrize(
     "module",
-    [crabpath_retrievers, callbacks, client, langgraph_crabpath, llama_crabpath],
+    [crabpath_retrievers, callbacks, client, langgraph_crabpath, llama_crabpath, testing],
     ids=lambda m: m.__name__,
 )
 def test_every_public_name_is_in_the_reference(module):

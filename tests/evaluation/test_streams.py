@@ -1,5 +1,6 @@
 """Streams: the same for everyone, scored before they teach; what hosts report in them."""
 
+import uuid
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from crabpath_lab.streams.simulated_feedback import (
     SimulatedFeedback,
 )
 from crabpath_lab.streams.stream import Stream, summarize_repair
+from crabpath_lab.testing import LearnerTests
 from crabpath_retrievers import CrabPath
 
 
@@ -83,12 +85,33 @@ def test_all_learners_meet_the_same_questions(small, memory):
     assert list(one[0].found) == list(other[0].found) != list(third[0].found)
 
 
-def test_the_frozen_twin_and_trivial_learners_leave_no_trace(small, memory):
-    frozen = FrozenLearner(memory, distinct=False)
-    before = memory.info()
-    for kind in (BetaCounts, MovingAverage, QueryCache, NearestNeighbours):
-        schedule(small, memory, kind(frozen))
-    assert memory.info() == before
+TRIVIAL = (BetaCounts, MovingAverage, QueryCache, NearestNeighbours)
+
+
+@pytest.mark.parametrize("kind", [FrozenLearner, CrabPathLearner, *TRIVIAL])
+class TestLearners(LearnerTests):
+    @pytest.fixture
+    def memory(self, memory):
+        """A real sample, as in the other tests."""
+        return memory
+
+    @pytest.fixture
+    def make_learner(self, kind):
+        def make(memory):
+            if kind is CrabPathLearner:
+                return CrabPathLearner(memory, distinct=False, namespace=uuid.uuid4().hex)
+            frozen = FrozenLearner(memory, distinct=False)
+            return frozen if kind is FrozenLearner else kind(frozen)
+
+        return make
+
+    @pytest.fixture
+    def writes(self, kind):
+        return kind is CrabPathLearner
+
+    @pytest.fixture
+    def takes_back(self, kind):
+        return kind in (FrozenLearner, BetaCounts, QueryCache, NearestNeighbours)
 
 
 SHOWN = [ReturnedChunk(f"{d}-chunk", d) for d in "abc"]
@@ -208,21 +231,6 @@ def test_neighbours_bring_documents_that_were_not_returned(memory, gold_of):
     found = learner.rank(text, vector, len(told.relevant))
     assert {r.chunk.document for r in found} == {one.document for one in told.relevant}
     assert all(r.text for r in found)
-
-
-@pytest.mark.parametrize("kind", [BetaCounts, QueryCache, NearestNeighbours])
-def test_a_corrected_learner_ranks_as_one_that_was_never_wrong(memory, gold_of, kind):
-    text, vector, right = gold_of
-    wrong = SimulatedFeedback(1.0, (), relevant=(ReturnedChunk("nowhere", "nowhere"),))
-    ranks = []
-    for told in (right, wrong):
-        learner = kind(FrozenLearner(memory, distinct=False))
-        found = learner.rank(text, vector, 3)
-        learner.learn(TaughtAnswer(vector, found, told))
-        if told is wrong:
-            learner.correct(TaughtAnswer(vector, found, wrong), right)
-        ranks.append([r.chunk for r in learner.rank(text, vector, 3)])
-    assert ranks[0] == ranks[1]
 
 
 def test_transfer_asks_new_questions_and_teaches_nothing_about_them(small):

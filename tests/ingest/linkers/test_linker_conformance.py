@@ -1,58 +1,109 @@
 """What every linker does, whatever the order in which documents come and go."""
 
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
 import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.ingest.linkers import (
+    LinkLinker,
+    MentionLinker,
+    SharedTermLinker,
+    SiblingLinker,
+    SimilarLinker,
+)
+from crabpath_retrievers.testing import LinkerTests
+from tests.seams import get_services
 
-BOTH_WAYS = {("a", "b"), ("b", "a")}
-# Kind: two texts that it joins, their titles, and the settings that it needs.
+
+class Case(NamedTuple):
+    """A linker, two texts that it joins, their edges, their titles, the settings that it needs."""
+
+    linker: type
+    texts: tuple[str, str]
+    edges: tuple[str, str]
+    titles: tuple[str, str] = ("", "")
+    links: Mapping[str, object] = {}
+
+
 CASES = {
-    EdgeKind.LINK: (("See [the other](b.md).", "Nothing to see."), ("", ""), {}),
-    EdgeKind.MENTION: (
-        ("The harbour lies near Port Ellen.", "It has a lighthouse."),
-        ("Harbour guide", "Port Ellen"),
-        {},
+    EdgeKind.LINK: Case(
+        LinkLinker, ("See [the other](b.md).", "Nothing to see."), ("link", "linked_by")
     ),
-    EdgeKind.SHARED_TERM: (("Bring Maria Lopez a coffee.", "Ask Maria Lopez first."), ("", ""), {}),
-    EdgeKind.SIMILAR: (
+    EdgeKind.MENTION: Case(
+        MentionLinker,
+        ("The harbour lies near Islay.", "It has a lighthouse."),
+        ("mention", "mentioned_by"),
+        ("Harbour guide", "Islay"),
+    ),
+    EdgeKind.SHARED_TERM: Case(
+        SharedTermLinker,
+        ("Bring Maria Lopez a coffee.", "Ask Maria Lopez first."),
+        ("shared_term", "shared_term"),
+    ),
+    EdgeKind.SIMILAR: Case(
+        SimilarLinker,
         ("red apples grow on old trees", "red apples grow on young trees"),
-        ("", ""),
-        {"similar_neighbours": 2, "min_similarity": 0.6},
+        ("similar", "similar"),
+        links={"similar_neighbours": 2, "min_similarity": 0.6},
     ),
-    EdgeKind.SIBLING: (("The first half of a page.", "And its other half."), ("", ""), {}),
+    EdgeKind.SIBLING: Case(
+        SiblingLinker,
+        ("The first half of a page.", "And its other half."),
+        ("sibling", "sibling"),
+    ),
 }
 
 
 def test_every_kind_of_edge_between_texts_has_a_case():
-    """Edges back come with those there, and are tested below."""
-    back = {EdgeKind.LINKED_BY, EdgeKind.MENTIONED_BY}
-    assert {kind for kind, prior in LinkSettings().priors.items() if prior} == CASES.keys() | back
+    """Edges back come with those there."""
+    found = {label for case in CASES.values() for label in case.edges}
+    assert {kind.label for kind, prior in LinkSettings().priors.items() if prior} == found
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_edges_come_once_in_any_order_and_go_with_their_ends(open_memory, joined, kind):
-    """They have the prior of the settings; adding the same again changes nothing."""
-    texts, titles, links = CASES[kind]
-    sources = ("page.md", "page.md") if kind is EdgeKind.SIBLING else ("a.md", "b.md")
-    one, two = (
-        Document(text, id=node, metadata={"source": source, "title": title})
-        for text, node, source, title in zip(texts, "ab", sources, titles, strict=True)
-    )
-    expected = {("a", "b")} if kind in (EdgeKind.LINK, EdgeKind.MENTION) else BOTH_WAYS
-    for batches in ([one, two],), ([one], [two]), ([two], [one]), ([one, two], [one, two]):
-        memory = open_memory(links=LinkSettings(**links))
-        for batch in batches:
-            memory.add_documents(batch)
-        assert joined(memory, kind) == expected
-    (head,) = memory.store.walk.get_nodes(["a"])
-    clock = memory.store.walk.get_clock("default")
-    pointers = memory.store.walk.get_outgoing_edges([head.key], clock).pointers
-    weights = [pointer.weight for pointer in pointers if pointer.kind is kind]
-    assert weights == [pytest.approx(LinkSettings().priors[kind])]
-    memory.forget("b")
-    assert joined(memory, kind) == set()
+class TestLinkers(LinkerTests):
+    """Each linker that reads texts or vectors."""
+
+    @pytest.fixture
+    def open_memory(self, kind, open_memory):
+        """Memories have all linkers that the settings enable."""
+        return partial(open_memory, links=LinkSettings(**CASES[kind].links))
+
+    @pytest.fixture
+    def find_linker(self, kind):
+        def find(memory):
+            linkers = get_services(memory).ingest.linkers
+            return next(each for each in linkers if isinstance(each, CASES[kind].linker))
+
+        return find
+
+    @pytest.fixture
+    def documents(self, kind):
+        _, texts, _, titles, _ = CASES[kind]
+        sources = ("page.md", "page.md") if kind is EdgeKind.SIBLING else ("a.md", "b.md")
+        return [
+            Document(text, id=node, metadata={"source": source, "title": title})
+            for text, node, source, title in zip(texts, "ab", sources, titles, strict=True)
+        ]
+
+    @pytest.fixture
+    def expected_edges(self, kind):
+        there, back = CASES[kind].edges
+        return {("a", "b", there), ("b", "a", back)}
+
+    def test_a_prior_is_that_of_the_settings(self, kind, open_memory, documents):
+        memory = open_memory()
+        memory.add_documents(documents)
+        clock = memory.store.walk.get_clock("default")
+        (head,) = memory.store.walk.get_nodes(["a"])
+        pointers = memory.store.walk.get_outgoing_edges([head.key], clock).pointers
+        weights = [pointer.weight for pointer in pointers if pointer.kind is kind]
+        assert weights == [pytest.approx(LinkSettings().priors[kind])]
 
 
 def make_numbered(count, text, **metadata):

@@ -1,0 +1,136 @@
+"""Claims that hold for every learner of a stream."""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_lab.streams.learners import RankedDocument, StreamLearner, TaughtAnswer
+from crabpath_lab.streams.simulated_feedback import ReturnedChunk, SimulatedFeedback
+from crabpath_retrievers.crabpath import CrabPath
+
+QUESTION = "Who owns the harbour?"
+NOWHERE = (ReturnedChunk("nowhere", "nowhere"),)
+
+
+def _ask(learner: StreamLearner, memory: CrabPath, k: int = 3) -> list[RankedDocument]:
+    """Rank as a stream does, and require a ranking that it can use."""
+    ranked = learner.rank(QUESTION, memory.embedder.query(QUESTION), k)
+    chunks = [one.chunk.chunk for one in ranked]
+    assert len({*chunks}) == len(chunks) <= k
+    assert all(one.text and isfinite(one.odds) for one in ranked)
+    return ranked
+
+
+def _teach(learner: StreamLearner, memory: CrabPath, signal: SimulatedFeedback) -> TaughtAnswer:
+    """Ask and give feedback; the lesson names the turn, if the learner has one."""
+    ranked = _ask(learner, memory)
+    lesson = TaughtAnswer(memory.embedder.query(QUESTION), ranked, signal)
+    turn = learner.learn(lesson)
+    assert turn is None or isinstance(turn, str)
+    return lesson._replace(turn=turn)
+
+
+def _list_signals(ranked: Sequence[RankedDocument]) -> Iterator[SimulatedFeedback]:
+    """Feedback of every kind of host on a ranking."""
+    first = ranked[0].chunk
+    for outcome in (1.0, 0.0, -1.0):
+        yield SimulatedFeedback(outcome)
+        yield SimulatedFeedback(outcome, ())
+        yield SimulatedFeedback(outcome, (first.chunk,))
+    yield SimulatedFeedback(1.0, answer=ranked[0].text)
+    yield SimulatedFeedback(1.0, (first.chunk,), relevant=(first,))
+    yield SimulatedFeedback(1.0, (), relevant=NOWHERE)
+
+
+class LearnerTests:
+    """Conformance of a :class:`~crabpath_lab.streams.learners.StreamLearner`.
+
+    Subclass it, and override the fixture ``make_learner``.
+    """
+
+    @pytest.fixture
+    def make_learner(self) -> Callable[[CrabPath], StreamLearner]:
+        """Function that makes a learner over a memory, knowing nothing; to be overridden."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def writes(self) -> bool:
+        """Whether it learns in the memory, in a namespace of its own."""
+        return False
+
+    @pytest.fixture
+    def takes_back(self) -> bool:
+        """Whether a lesson that is corrected leaves no trace in its rankings."""
+        return False
+
+    @pytest.fixture
+    def memory(self, tmp_path: Path) -> Iterator[CrabPath]:
+        """A memory with a few documents."""
+        embedder = DeterministicFakeEmbedding(size=16)
+        vectors = InMemoryVectorStore(embedder)
+        with CrabPath.open(tmp_path / "memory", embeddings=embedder, vectors=vectors) as memory:
+            memory.add_documents([Document(f"Text {n}.", id=f"d{n}") for n in range(8)])
+            yield memory
+
+    def test_it_ranks_the_best_documents(
+        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+    ) -> None:
+        """At most k, each once, with texts; the same as long as nothing is learned."""
+        learner = make_learner(memory)
+        for k in (1, 3, 50):
+            first, second = (_ask(learner, memory, k) for _ in range(2))
+            assert [one.chunk for one in first] == [one.chunk for one in second] != []
+
+    def test_it_learns_from_feedback_of_every_kind(
+        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+    ) -> None:
+        """An outcome alone, uses, an answer, relevant documents that were not returned."""
+        learner = make_learner(memory)
+        for signal in _list_signals(_ask(learner, memory)):
+            _teach(learner, memory, signal)
+        assert _ask(learner, memory)
+
+    def test_every_lesson_can_be_corrected(
+        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+    ) -> None:
+        """By feedback of the same and of another kind."""
+        learner = make_learner(memory)
+        signals = [*_list_signals(_ask(learner, memory))]
+        for wrong, right in zip(signals, reversed(signals), strict=True):
+            learner.correct(_teach(learner, memory, wrong), right)
+        assert _ask(learner, memory)
+
+    def test_a_corrected_learner_ranks_as_one_that_was_never_wrong(
+        self,
+        make_learner: Callable[[CrabPath], StreamLearner],
+        memory: CrabPath,
+        *,
+        takes_back: bool,
+    ) -> None:
+        """Where it can take a lesson back."""
+        if not takes_back:
+            pytest.skip("it does not take lessons back entirely")
+        ids = sorted(memory.store.catalog.all_ids())[-3:]
+        right = SimulatedFeedback(1.0, (), relevant=tuple(ReturnedChunk(i, i) for i in ids))
+        clean, misled = make_learner(memory), make_learner(memory)
+        _teach(clean, memory, right)
+        wrong = _teach(misled, memory, SimulatedFeedback(1.0, (), relevant=NOWHERE))
+        misled.correct(wrong, right)
+        ranks = [[one.chunk for one in _ask(each, memory)] for each in (clean, misled)]
+        assert ranks[0] == ranks[1]
+
+    def test_it_leaves_no_trace_in_the_memory(
+        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath, *, writes: bool
+    ) -> None:
+        """Other learners of the stream use the same one."""
+        if writes:
+            pytest.skip("it learns in the memory")
+        learner, before = make_learner(memory), memory.info()
+        for signal in _list_signals(_ask(learner, memory)):
+            learner.correct(_teach(learner, memory, signal), signal)
+        assert memory.info() == before

@@ -1,0 +1,136 @@
+"""Claims that hold for every router."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, Tier, WalkEdge
+from crabpath_retrievers.core.turn import Decider
+from crabpath_retrievers.routing.policy import (
+    Decision,
+    Router,
+    RouterChoice,
+    RoutingRequest,
+    RoutingResult,
+)
+
+FRONTIERS: tuple[tuple[tuple[float, ...], ...], ...] = (
+    ((0.7, 0.55, 0.5), (0.65, 0.6), (0.4, 0.5, 0.6)),
+    ((0.6,),),
+    ((-2.0, 2.0), (0.0, 0.0, 0.0)),
+    (tuple(np.linspace(-1.0, 1.0, 40).tolist()),),
+)
+"""Scores r + w of the edges of each node: unclear ones, a single one, extremes, and many."""
+
+
+def make_request(frontier: Sequence[Sequence[float]], budget: int = 2) -> RoutingRequest:
+    """Make a request for the nodes of a frontier, given by the scores of their edges."""
+    firsts = np.cumsum([1, *[len(scores) for scores in frontier]]).tolist()
+    choices = [_make_choice(s, first) for s, first in zip(frontier, firsts, strict=False)]
+    return RoutingRequest("Where is the harbour?", tuple(choices), budget, read=_read_nodes)
+
+
+def _make_choice(scores: Sequence[float], first: int) -> RouterChoice:
+    """Make the choice between edges to nodes ``first``, ``first + 1``, …; r and w are equal."""
+    half = np.array(scores) / 2
+    edges = tuple(_make_edge(first + i, weight) for i, weight in enumerate(half.tolist()))
+    return RouterChoice(f"n0-{first}", edges, half, half, 0.0)
+
+
+def _make_edge(key: int, weight: float) -> WalkEdge:
+    vector = np.zeros(2, dtype=np.float32)
+    source, target = (NodeHead(k, f"n{k}", f"Title {k}", 0, vector) for k in (0, key))
+    return WalkEdge(source, target, EdgeKind.LINK, weight, weight, Tier.HABITUAL, 0.5, 1)
+
+
+def _read_nodes(ids: Sequence[str]) -> dict[str, Node]:
+    return {node_id: Node(node_id, node_id, "source", f"Text {node_id}.") for node_id in ids}
+
+
+def _require_valid(decision: Decision, choice: RouterChoice, budget: int) -> None:
+    followed, chances = decision.followed, decision.probabilities
+    assert len({*followed}) == len(followed) <= budget
+    assert {*followed} <= {*range(len(choice.edges))}
+    assert chances.shape == (len(choice.edges) + 1,), "one for each edge, and the last is of STOP"
+    assert chances.sum() == pytest.approx(1.0)
+    assert chances.min() >= 0.0
+    assert decision.decided_by in get_args(Decider)
+    assert not (decision.stopped and len(followed) == budget), "the budget is no STOP"
+
+
+class RouterTests:
+    """Conformance of a :class:`~crabpath_retrievers.routing.policy.Router`.
+
+    Subclass it, and override the fixture ``make_router``.
+    """
+
+    @pytest.fixture
+    def make_router(self) -> Callable[[], Router]:
+        """Function that makes a router, each time in the same state; to be overridden."""
+        raise NotImplementedError
+
+    def test_every_choice_gets_its_decision(self, make_router: Callable[[], Router]) -> None:
+        """Within the budget, in order, of its own edges, with probabilities."""
+        for frontier, budget in product(FRONTIERS, (1, 2, 6)):
+            request = make_request(frontier, budget)
+            routed = make_router().route(request)
+            for choice, decision in zip(request.choices, routed.decisions, strict=True):
+                _require_valid(decision, choice, budget)
+
+    def test_async_decides_as_sync(self, make_router: Callable[[], Router]) -> None:
+        """Both follow equal edges, by one channel, with equal probabilities and remarks."""
+        for request in map(make_request, FRONTIERS):
+            blocking = make_router().route(request)
+            native = asyncio.run(_route(make_router(), request))
+            for one, other in zip(blocking.decisions, native.decisions, strict=True):
+                assert (one.followed, one.stopped) == (other.followed, other.stopped)
+                assert one.decided_by == other.decided_by
+                assert one.probabilities == pytest.approx(other.probabilities)
+            assert (native.chosen, native.dropped) == (blocking.chosen, blocking.dropped)
+            assert native.notes == blocking.notes
+
+    def test_nothing_to_decide_is_no_decision(self, make_router: Callable[[], Router]) -> None:
+        """And costs nothing."""
+        request = make_request(())
+        for routed in (
+            make_router().route(request),
+            asyncio.run(_route(make_router(), request)),
+        ):
+            assert list(routed.decisions) == []
+            assert routed.usage.calls == 0
+
+    def test_it_speaks_of_nodes_that_it_was_offered(
+        self, make_router: Callable[[], Router]
+    ) -> None:
+        """Chosen and rejected ones are targets of the edges, and none is both."""
+        request = make_request(FRONTIERS[0])
+        routed = make_router().route(request)
+        offered = {edge.target.key for choice in request.choices for edge in choice.edges}
+        assert routed.chosen | routed.dropped <= offered
+        assert not routed.chosen & routed.dropped
+
+    def test_its_usage_can_be_stored(self, make_router: Callable[[], Router]) -> None:
+        """Whole numbers that are not negative, and remarks that are texts."""
+        routed = make_router().route(make_request(FRONTIERS[0]))
+        usage = asdict(routed.usage)
+        json.dumps(usage, allow_nan=False)
+        assert all(value >= 0 for value in usage.values())
+        assert all(isinstance(note, str) for note in routed.notes)
+
+    def test_a_router_decides_again_and_again(self, make_router: Callable[[], Router]) -> None:
+        """One router serves all turns, whatever it decided before."""
+        router = make_router()
+        for request in map(make_request, FRONTIERS):
+            decisions = router.route(request).decisions
+            for choice, decision in zip(request.choices, decisions, strict=True):
+                _require_valid(decision, choice, request.budget)
+
+
+async def _route(router: Router, request: RoutingRequest) -> RoutingResult:
+    return await router.aroute(request)

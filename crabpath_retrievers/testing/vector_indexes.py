@@ -1,0 +1,365 @@
+"""Claims that hold for every vector index, and an embedder whose texts are vectors."""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+
+from crabpath_retrievers.core.filters import make_test, parse_filter
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
+from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.embedder import to_unit_vector
+
+WIDTH = 32
+"""Dimension of all vectors, for stores that need to know it before the first document."""
+
+
+class NumberEmbeddings(Embeddings):
+    """Reads a vector off a text such as ``"1 0 0.5"``, so that every index sees the same ones.
+
+    What is missing up to :data:`WIDTH` is zero. Texts that are no numbers get vectors of their own.
+    """
+
+    def embed_query(self, text: str) -> list[float]:
+        """One vector."""
+        try:
+            numbers: list[float] = to_unit_vector([float(word) for word in text.split()]).tolist()
+        except ValueError:
+            return DeterministicFakeEmbedding(size=WIDTH).embed_query(text)
+        return numbers + [0.0] * (WIDTH - len(numbers))
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector for each text."""
+        return [self.embed_query(text) for text in texts]
+
+
+# Seen from "1 0 0", nearest first: cosines 1, 1/√1.25 = .89, 1/√2 = .71 and 0.
+FOUR = {"same": "1 0 0", "near": "1 0.5 0", "far": "1 1 0", "across": "0 0 1"}
+X = np.eye(WIDTH, dtype=np.float32)[0]  # "1 0 0"
+
+HOSTILE = ['a" or 1 == 1 or "', "a' OR '1'='1", "back\\", 'both\\" or "" == "', "line\nend", "ü€😀"]
+RECORDS: Mapping[str, dict[str, Any]] = {
+    "en": {"lang": "en", "year": 2020, "open": True},
+    "de": {"lang": "de", "year": 2021, "open": False, "share": 0.5},
+    "bare": {},
+    "late": {"lang": "fr", "year": 2024, "share": 0.25},
+    **{f"h{n}": {"lang": value} for n, value in enumerate(HOSTILE)},
+}
+OF_SEVERAL_KINDS: list[dict[str, Any]] = [
+    {"open": {"$in": [np.False_, 2020, "en"]}},
+    {"year": {"$in": ["2020", 2021, 2024.0, True]}},
+    {"lang": {"$nin": ["en", 1, 0.5, False]}},
+]
+CONDITIONS: list[dict[str, Any]] = [
+    {"lang": "de"},
+    {"lang": {"$ne": "en"}},
+    {"year": 2021},
+    {"year": {"$ne": 2021}},
+    {"year": {"$gt": 2020}},
+    {"year": {"$gte": 2020, "$lt": 2024}},
+    {"year": {"$lte": 2021}},
+    {"share": 0.5},
+    {"share": {"$lt": 0.4}},
+    {"open": True},
+    {"share": {"$ne": 0.5}},
+    {"year": 2020.5},
+    {"year": {"$ne": 2020.5}},
+    {"year": {"$gte": 2020.5}},
+    {"year": {"$gt": -0.5, "$lt": 2020.7}},
+    {"year": {"$in": [2020.5, 2021]}},
+    {"year": {"$nin": [2020.5, 2021]}},
+    {"year": np.int64(2021), "share": np.float32(0.5)},
+    *OF_SEVERAL_KINDS,
+    {"lang": "e\x00n"},
+    {"lang": {"$in": []}},
+    {"lang": {"$nin": []}},
+    {"$or": []},
+    {"$and": []},
+    {"lang": "en", "$and": [{"$or": []}, {"year": 2020}]},
+    {"$or": [{"year": {"$in": []}}, {"lang": "de"}, {"$and": [{"$or": []}]}]},
+    {"lang": {"$in": ["en", "fr"]}},
+    {"lang": {"$nin": ["en", "fr"]}},
+    {"year": {"$in": [2020, 2024]}},
+    {"lang": "en", "year": 2020},
+    {"lang": "en", "year": 2021},
+    {"$and": [{"lang": "en"}, {"year": {"$lt": 2024}}]},
+    {"$or": [{"lang": "en"}, {"$and": [{"lang": "fr"}, {"year": {"$gte": 2024}}]}]},
+    *({"lang": value} for value in HOSTILE),
+    *({"lang": {"$in": [value, "none"]}} for value in HOSTILE),
+]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"year": {"$near": 1}}, r"\$near"),
+    ({"$not": [{"year": 1}]}, r"\$not"),
+    ({"lang": None}, "None is none of them"),
+    ({"lang": {"$in": ["en", None]}}, r"\$in on 'lang'"),
+    ({"year": {"$gt": "many"}}, r"\$gt|many"),
+    ({"year": 2**63}, "a finite number of at most 64 bits"),
+    ({"year": float("nan")}, "a finite number"),
+    ({"year": {"$gt": float("inf")}}, "a finite number"),
+    ({"lang": ["en", "fr"]}, r"several values use \$in"),
+    ({"year": {"$in": "text"}}, "a list"),
+]
+DATED = {"team": "a", "on": "2024-05-31", "grade": "four"}
+REFUSED_FOR_TEXTS: list[tuple[dict[str, Any], str]] = [
+    ({"on": {"$gt": 20220101}}, "'on' .* beside it as a number, {'day': 20240531}"),
+    ({"$or": [{"on": {"$lte": 2030}}, {"grade": {"$lt": 2}}]}, "'on' "),
+    ({"team": "a", "on": {"$gte": 3, "$ne": "5"}}, "'on' with a number, .*: keep its day"),
+    ({"$and": [{"on": {"$lt": 99}}, {"team": {"$in": ["a"]}}]}, "'on' "),
+]
+NOTHING_FOUND: list[dict[str, Any]] = [
+    {"team": "b", "price": {"$gt": 5}},  # it has a number
+    {"team": "c", "on": {"$gt": 1}},  # nobody has it
+    {"unknown": {"$gt": 1}},
+    {"team": "d"},
+    {"$or": [], "on": {"$gt": 1}},
+]
+
+
+def add_records(index: VectorIndex, records: Mapping[str, str], **metadata: Any) -> None:
+    """Upsert texts of numbers under ids, all with the same metadata."""
+    texts = list(records.values())
+    index.upsert(list(records), [*map(_read_vector, texts)], texts, [metadata for _ in records])
+
+
+def search_ids(index: VectorIndex, text: str, k: int, condition: Any = None) -> list[str]:
+    """Ids that a search from a text of numbers finds."""
+    return index.search(_read_vector(text), k, condition)
+
+
+def _read_vector(text: str) -> Vector:
+    return to_unit_vector(NumberEmbeddings().embed_query(text))
+
+
+def _add_all_records(index: VectorIndex) -> None:
+    for number, (node_id, metadata) in enumerate(RECORDS.items()):
+        add_records(index, {node_id: f"1 {number} 0"}, **metadata)
+
+
+def _select_records(condition: dict[str, Any]) -> set[str]:
+    """Ids of the records that satisfy a condition."""
+    holds = make_test(parse_filter(condition, "the test"))
+    return {node for node, metadata in RECORDS.items() if holds(metadata)}
+
+
+def _make_largest_filter(operator: str, *, of_several_kinds: bool) -> dict[str, Any]:
+    """256 conditions for a group, 10,000 values for a list."""
+    if operator in {"$or", "$and"}:
+        signs = [("$ne", "$gt", "$lt", "$eq")[number % 4] for number in range(256)]
+        return {operator: [{"year": {s: 2020 + n % 5 + 0.5}} for n, s in enumerate(signs)]}
+    others = [True, 0.5, *range(2021, 7000)] if of_several_kinds else []
+    words = [f"word {n}" for n in range(9_999 - len(others))]
+    return {"$and": [{"lang": {operator: ["en", *others, *words]}}, {"year": {"$gt": 0}}]}
+
+
+class VectorIndexTests:
+    """Conformance of a :class:`~crabpath_retrievers.vectors.base.VectorIndex`.
+
+    Subclass it, and override the fixture ``index``.
+
+    Attributes:
+        filters: Whether the index reads filters; without it the claims on them are skipped.
+    """
+
+    filters: ClassVar[bool] = True
+
+    @pytest.fixture
+    def index(self) -> VectorIndex:
+        """An empty index for vectors of :data:`WIDTH` numbers; to be overridden."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def batched_index(self, index: VectorIndex) -> VectorIndex:
+        """This index, if possible with writes of fewer than 30 records."""
+        return index
+
+    @pytest.fixture
+    def mixes_kinds(self) -> bool:
+        """Whether one condition may compare a key with texts, numbers and booleans."""
+        return True
+
+    @pytest.fixture
+    def filterable(self) -> None:
+        """Skip a claim on filters where there are none."""
+        if not self.filters:
+            pytest.skip("the index reads no filters")
+
+    @pytest.fixture
+    def memory(self, index: VectorIndex, tmp_path: Path) -> Iterator[CrabPath]:
+        """An empty memory over the index."""
+        embedder = DeterministicFakeEmbedding(size=WIDTH)
+        with CrabPath.open(tmp_path / "memory", vectors=index, embeddings=embedder) as opened:
+            yield opened
+
+    def test_search_orders_by_cosine(self, index: VectorIndex) -> None:
+        """At most k, and no more than there are; the length of a query does not matter."""
+        add_records(index, dict(reversed(FOUR.items())))
+        assert search_ids(index, "1 0 0", 3) == ["same", "near", "far"]
+        assert search_ids(index, "0 0.1 9", 1) == ["across"]
+        assert len(search_ids(index, "1 0 0", 50)) == 4
+        assert index.description
+
+    def test_a_search_ahead_finds_what_each_search_would(self, index: VectorIndex) -> None:
+        """It ends with its block: what is added later is found."""
+        add_records(index, FOUR)
+        several = [*np.eye(WIDTH, dtype=np.float32)[:3]]
+        alone = [index.search(vector, 2) for vector in several]
+        with index.search_ahead(several, 2):
+            assert [index.search(vector, 2) for vector in several] == alone
+            assert len(index.search(X, 3)) == 3
+        with index.search_ahead([], 2):
+            assert index.search(X, 2) == alone[0]
+        add_records(index, {"nearest": "1 0.01 0"})
+        assert search_ids(index, "1 0 0", 2) == ["same", "nearest"]
+
+    def test_a_known_id_replaces_its_vector(self, index: VectorIndex) -> None:
+        """It is found once, where it is now, and can be deleted."""
+        add_records(index, FOUR)
+        add_records(index, {"same": "0 1 0"})
+        assert search_ids(index, "0 1 0", 1) == ["same"]
+        assert sorted(search_ids(index, "1 0 0", 10)) == sorted(FOUR)
+        index.delete(["same"])
+        assert "same" not in search_ids(index, "1 0 0", 5)
+
+    @pytest.mark.usefixtures("filterable")
+    def test_a_known_id_replaces_its_metadata(self, index: VectorIndex) -> None:
+        """Metadata that a record has no longer does not match a filter any more."""
+        add_records(index, FOUR, lang="en", year="2024")
+        add_records(index, {"same": "0 1 0"}, year="2025")
+        assert "same" not in search_ids(index, "1 0 0", 5, {"lang": "en"})
+        assert search_ids(index, "1 0 0", 5, {"year": "2025"}) == ["same"]
+        add_records(index, {"same": "1 0 0"})
+        assert search_ids(index, "1 0 0", 5, {"year": "2025"}) == []
+
+    def test_delete_removes_only_what_is_named(self, index: VectorIndex) -> None:
+        """Unknown ids are ignored; it tells which ids it holds, where it can."""
+        add_records(index, FOUR)
+        for ids in (["same", "never seen"], ["never seen either"], []):
+            index.delete(ids)
+        assert search_ids(index, "1 0 0", 10) == ["near", "far", "across"]
+        assert index.find_existing(["near", "same", "never seen"]) in ({"near"}, None)
+        assert index.find_existing([]) in (set(), None)
+
+    def test_it_counts_and_lists_what_it_holds(self, index: VectorIndex) -> None:
+        """Or says that it cannot: -1, and no page of ids."""
+        add_records(index, FOUR)
+        assert index.count() in (4, -1)
+        assert {*chain.from_iterable(index.ids())} in ({*FOUR}, set())
+
+    @pytest.mark.usefixtures("filterable")
+    def test_a_filter_restricts_the_search(self, index: VectorIndex) -> None:
+        """The k nearest are counted among the records that satisfy the condition."""
+        add_records(index, {"a": "1 0 0", "b": "1 0.1 0"}, lang="en")
+        add_records(index, {"c": "0 1 0", "d": "0.1 1 0"}, lang="de")
+        german = {"lang": "de"}
+        assert search_ids(index, "1 0 0", 2, german) == ["d", "c"]
+        assert search_ids(index, "1 0 0", 2, {}) == ["a", "b"]
+        assert index.filter_ids(["a", "c", "z"], X, german) == {"c"}
+        assert index.filter_ids([], X, german) == set()
+        assert index.filter_ids(["a", "z"], X, None) == {"a", "z"}
+
+    @pytest.mark.usefixtures("filterable")
+    def test_more_records_than_one_write_takes(self, batched_index: VectorIndex) -> None:
+        """All are written, replaced and deleted."""
+        records = {f"n{i}": f"1 {i} 0" for i in range(30)}
+        add_records(batched_index, records, lang="en")
+        add_records(batched_index, records, lang="de")
+        assert set(search_ids(batched_index, "1 0 0", 30, {"lang": "de"})) == set(records)
+        batched_index.delete([*list(records)[1:], "unknown"])
+        assert search_ids(batched_index, "1 9 0", 30) == ["n0"]
+
+    def test_an_empty_index_finds_nothing(self, index: VectorIndex) -> None:
+        """Deleting from it and writing nothing into it are no errors."""
+        assert search_ids(index, "1 0 0", 3) == []
+        assert not self.filters or index.filter_ids(["a"], X, {"lang": "en"}) == set()
+        index.delete(["a"])
+        index.upsert([], [], [], [])
+
+    def test_threads_write_and_read_together(self, index: VectorIndex) -> None:
+        """Nothing is lost, and every search is answered."""
+        # Points spread in all directions: on near-collinear ones HNSW itself leaves some
+        # unreachable, whoever writes, and here the threads are under test.
+        points = np.random.default_rng(0).normal(size=(8, 20, WIDTH))
+        texts = [[" ".join(map(str, point)) for point in own] for own in points]
+
+        def write_and_read(number: int) -> int:
+            add_records(index, {f"t{number}-{i}": text for i, text in enumerate(texts[number])})
+            return len(search_ids(index, texts[0][0], 5))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(write_and_read, range(8))) == [5] * 8
+        everything = {f"t{number}-{i}" for number in range(8) for i in range(20)}
+        assert set(search_ids(index, texts[0][0], 500)) == everything
+
+    @pytest.mark.usefixtures("filterable")
+    def test_it_finds_what_a_condition_says(self, index: VectorIndex, *, mixes_kinds: bool) -> None:
+        """A text is never more than a text; records without a key satisfy only negations."""
+        _add_all_records(index)
+        for condition in CONDITIONS:
+            if condition in OF_SEVERAL_KINDS and not mixes_kinds:
+                with pytest.raises(InvalidInputError, match="values of one kind"):
+                    search_ids(index, "1 0 0", 50, condition)
+                continue
+            expected = _select_records(condition)
+            assert set(search_ids(index, "1 0 0", 50, condition)) == expected, condition
+            found = index.filter_ids([*RECORDS, "unknown"], X, condition)
+            assert found == expected, condition
+
+    @pytest.mark.usefixtures("filterable")
+    def test_what_is_no_condition_is_refused(self, index: VectorIndex) -> None:
+        """In one sentence, whatever the store would have made of it."""
+        add_records(index, {"a": "1 0 0"}, lang="en", year=1)
+        for condition, sign in REFUSED:
+            with pytest.raises(InvalidInputError, match=sign):
+                search_ids(index, "1 0 0", 5, condition)
+            with pytest.raises(InvalidInputError, match=sign):
+                index.filter_ids(["a"], X, condition)
+
+    @pytest.mark.usefixtures("filterable")
+    @pytest.mark.parametrize("operator", ["$in", "$nin", "$or", "$and"])
+    def test_the_largest_filters_are_answered(
+        self, index: VectorIndex, operator: str, *, mixes_kinds: bool
+    ) -> None:
+        """10,000 values of several kinds, or 256 conditions, are no more than a store takes."""
+        _add_all_records(index)
+        condition = _make_largest_filter(operator, of_several_kinds=mixes_kinds)
+        expected = _select_records(condition)
+        assert set(search_ids(index, "1 0 0", 50, condition)) == expected
+        assert index.filter_ids(list(RECORDS), X, condition) == expected
+
+    @pytest.mark.usefixtures("filterable")
+    def test_dates_as_texts_compared_with_numbers_are_no_empty_answer(
+        self, memory: CrabPath
+    ) -> None:
+        """Whoever asks a memory for dates after 20220101 hears that the dates are texts."""
+        for content, metadata in (("1 0 0", DATED), ("1 1 0", {"team": "b", "price": 4})):
+            memory.add_documents([Document(content, metadata=metadata)])
+        for condition, sign in REFUSED_FOR_TEXTS:
+            with pytest.raises(InvalidInputError, match=sign):
+                memory.retrieve("1 0 0", filter=condition)
+        for condition in NOTHING_FOUND:
+            assert memory.retrieve("1 0 0", filter=condition).documents == ()
+        assert len(memory.retrieve("1 0 0", filter={"price": {"$gt": 3}}).documents) == 1
+
+    def test_a_vector_of_another_dimension(self, index: VectorIndex) -> None:
+        """The index says so, and still answers."""
+        add_records(index, {"a": "1 0 0"})
+        with pytest.raises(EmbeddingMismatchError, match="dimension"):
+            index.search(np.eye(7, dtype=np.float32)[0], 1)
+        assert search_ids(index, "1 0 0", 1) == ["a"]
+
+    def test_ids_are_texts_of_any_kind(self, index: VectorIndex) -> None:
+        """Quotes, numbers, UUIDs and long ones come back as they were given, and alone."""
+        ids = [*HOSTILE, "17", "017", "5b1c4a2e-6d0f-5c7e-9a43-2f8d1e7b9c60", "x" * 200]
+        add_records(index, {node_id: f"1 {n} 0" for n, node_id in enumerate(ids)})
+        assert set(search_ids(index, "1 0 0", 50)) == set(ids)
+        assert index.find_existing([*ids, "18"]) in (set(ids), None)
+        index.delete(ids[1:])
+        assert search_ids(index, "1 0 0", 50) == ids[:1]
