@@ -46,12 +46,14 @@ each_constructor = pytest.mark.parametrize(
         for key, given in CONSTRUCTORS.items()
     ],
 )
-# Where a memory is opened beside these; those of `evaluation` measure memories of their own.
+# Where a memory is opened beside these; those of the laboratory measure memories of their own.
 OPENERS = {
-    *("crabpath.py", "retriever.py", "stores/wrap.py", "stores/migrate.py"),
-    *("cli/demo.py", "cli/documents.py", "cli/feedback.py", "cli/maintenance.py"),
-    *("cli/namespaces.py", "cli/queries.py", "cli/serving.py"),
-    *("evaluation/scratch.py", "evaluation/methods/cold.py"),
+    *("crabpath.py", "retriever.py", "wrap.py", "parts/operation/migrate.py"),
+    *("cli/demo.py", "cli/documents.py", "cli/feedback.py", "cli/queries.py"),
+    *("parts/operation/commands/maintenance.py", "parts/operation/commands/transfer.py"),
+    *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
+    *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),
+    *("crabpath_lab/scratch.py", "crabpath_lab/methods/cold.py"),
     *("langgraph_crabpath/serving.py", "llama_index/retrievers/crabpath/retriever.py"),
 }
 ASKING = {

@@ -77,7 +77,7 @@ class TestLinkers(LinkerTests):
     @pytest.fixture
     def find_linker(self, kind):
         def find(memory):
-            linkers = get_services(memory).ingest.linkers
+            linkers = get_services(memory).ingest.linking.linkers
             return next(each for each in linkers if isinstance(each, CASES[kind].linker))
 
         return find
