@@ -79,15 +79,12 @@ def require_same_version(package: str, version: str, base: str) -> None:
     """
     if version == base:
         return
-    name, newer = package.replace("_", "-"), max(version, base, key=_order)
+    from packaging.version import Version
+
+    name, newer = package.replace("_", "-"), max(version, base, key=Version)
     older = name if newer == base else "crabpath-retrievers"
     msg = (
         f"{name} {version} is installed beside crabpath-retrievers {base}: upgrade the older one, "
         f"pip install '{older}=={newer}'"
     )
     raise ConfigurationError(msg)
-
-
-def _order(version: str) -> list[tuple[int, str]]:
-    """Order of versions: numbers count as numbers."""
-    return [(int(p), "") if p.isdigit() else (-1, p) for p in version.split(".")]
