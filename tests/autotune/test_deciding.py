@@ -3,8 +3,12 @@
 import pytest
 
 from crabpath_retrievers import Knobs, Settings
-from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
-from crabpath_retrievers.config.health import PAPER
+from crabpath_retrievers.config import (
+    AutotuneSettings,
+    HealthSettings,
+    LearningSettings,
+    TierSettings,
+)
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.maintenance.autotune import (
     TuningHistory,
@@ -13,6 +17,7 @@ from crabpath_retrievers.parts.operation.maintenance.autotune import (
 from crabpath_retrievers.parts.operation.maintenance.autotune.decide import BRAKE, step_knob
 
 RULES = AutotuneSettings()
+PAPER = HealthSettings.preset("paper").ranges
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
 OTHER = Knobs(half_life=20.0, promotion_threshold=4, hebbian_rate=0.02, reflex=0.88)
 LONGER, STRONGER = "dormant_pct half_life +1", "dormant_pct hebbian_rate +1"

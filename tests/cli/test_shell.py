@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.core import TyperGroup
 
 from crabpath_retrievers import CrabPath, __version__
-from crabpath_retrievers.cli import app, options
+from crabpath_retrievers.cli import app
 from crabpath_retrievers.core import progress
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.ingest.pipeline import Ingest
@@ -235,7 +235,6 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
     snapshot = read("history", "snapshot", "before")["snapshot"]
     read("feedback", turn, "--outcome", "1")
     read("transfer", "export", "memory", "saved", "-n", "default")
-    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     questions = (
         (("forget", "--source", "docs/apple.md"), "Delete all of docs/apple.md?"),
         (("forget", "--namespace", "default"), "Delete all that default learned?"),
@@ -245,7 +244,7 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
         (("transfer", "export", "memory", "saved"), "Replace saved?"),
     )
     with monkeypatch.context() as patched:
-        patched.setattr(options, "sys", terminal)
+        patched.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda it: it.name == "<stdin>")
         for command, question in questions:
             result = cli(*command)  # nobody answers
             assert (result.exit_code, question in result.stderr) == (1, True), result.output

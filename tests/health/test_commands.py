@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.parts.operation.commands.maintenance import sparkline
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -29,7 +28,7 @@ def read(*given, code=0):
 def test_health_for_programs_and_people(place):
     """The report of the library, and those before it; people see a sparkline of each metric."""
     first, second = (read("health", place.path, "-n", "ann") for _ in range(2))
-    assert [metric["name"] for metric in first["metrics"]] == list(METRICS)
+    assert [metric["name"] for metric in first["metrics"]] == list(HealthSettings().ranges)
     assert first["metrics"][-1]["value"] == 0.0  # orphans are known from files
     assert (first["history"], len(second["history"])) == ([], 1)
     assert second["history"][0]["metrics"] == first["metrics"]
@@ -40,7 +39,7 @@ def test_health_for_programs_and_people(place):
     assert (report["edges"], report["turn"]) == (second["edges"], 1)
     shown = run("health", "--store", place.path, "--namespace", "ann")
     assert shown.exit_code == 0
-    assert all(name in shown.stdout for name in METRICS)
+    assert all(name in shown.stdout for name in HealthSettings().ranges)
     assert "▁▁▁" in shown.stdout
     assert "fewer than 10, not judged" in shown.stdout
     assert "learned edges: " in shown.stdout
