@@ -18,7 +18,6 @@ from crabpath_retrievers import CrabPath, __version__
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.core import progress
 from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.ingest.pipeline import Ingest
 
 NAMES = ("apple", "banana", "cherry")
 
@@ -280,6 +279,6 @@ def test_a_sync_that_is_stopped_says_how_to_go_on(read, refuse, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ingest, "publish", stop)
+        patched.setattr(DeterministicFakeEmbedding, "embed_documents", stop)
         assert "run it again to finish it" in refuse("sync", "docs", code=130)
     assert read("sync", "docs")["added"] == 3

@@ -14,7 +14,7 @@ from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
-from tests.seams import get_services
+from tests.seams import get_services, set_bounds
 
 ASKED = "Which orchard grows the crimson apple variety"
 ALIKE = "Orchard grows plum variety abroad"
@@ -91,7 +91,7 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
 
 def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory, monkeypatch):
     """Maintenance, which has no index, left them."""
-    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._MAX_SMALL", 0)
+    set_bounds(monkeypatch, episodes_compared=0)
     for query in ("what is it?", "something else?", "who was there?"):
         learn(memory, "default", query)
     settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))

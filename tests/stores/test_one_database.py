@@ -14,7 +14,6 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.write.apply import WRITERS
-from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
@@ -85,13 +84,13 @@ def test_from_documents_to_doctor(pgvector_url):
 
 def test_one_opens_while_another_publishes_its_first_documents(pgvector_url, monkeypatch):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as first:
-        glance = PgVectorIndex.glance
+        glance = type(first.index).glance
 
         def publish_and_glance(index, ids):
             first.add_documents(pages(1))
             return glance(index, ids)
 
-        monkeypatch.setattr(PgVectorIndex, "glance", publish_and_glance)
+        monkeypatch.setattr(type(first.index), "glance", publish_and_glance)
         with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as second:
             assert held(second) == {"d0"}
 

@@ -9,8 +9,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
-from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.parts.typed_graph.view import SETTABLE_KINDS_BY_NAME
+from tests.seams import set_bounds
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -157,7 +157,7 @@ def test_traversal_stops_at_its_hops_at_weak_edges_and_at_other_types(graph, joi
 
 
 def test_traversal_is_bounded_and_keeps_the_strongest(graph, join, monkeypatch):
-    monkeypatch.setattr(follow, "MAX_REACHED", 3)
+    set_bounds(monkeypatch, reached=3)
     join(*((("d1", f"d{i}", i / 10)) for i in range(2, 9)), ("d8", "d9", 1.0))
     assert ids(graph.traverse("d1", SUCCESS)) == ["d8", "d7", "d6"]
 

@@ -22,8 +22,7 @@ from crabpath_retrievers import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.ingest import reembed
-from tests.seams import stop_after
+from tests.seams import set_bounds, stop_after
 
 TOPICS = ("ferry", "harbour", "tax", "oven", "goal", "comet", "violin", "court")
 PAGES = [
@@ -104,7 +103,7 @@ def test_what_was_learned_is_kept(place):
 
 def test_queries_and_documents_go_on_meanwhile(place, monkeypatch):
     """No query fails; documents that are added, edited and forgotten meanwhile are caught up."""
-    monkeypatch.setattr(reembed, "_BATCH", 8)
+    set_bounds(monkeypatch, embedded_anew=8)
     memory, _ = fill(place)
     new, errors, answers = WordSums(24, seed=1), [], []
     ended = threading.Event()

@@ -8,10 +8,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.testing import WIDTH, VectorIndexTests, VectorStoreTests
-from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.store_kinds import StoreKind, find_kind
-from tests.seams import get_collection
+from tests.seams import get_collection, set_bounds
 
 
 class TestIndexes(VectorIndexTests):
@@ -52,7 +51,7 @@ class TestLangChainStores(VectorStoreTests):
 
     @pytest.fixture
     def batched_index(self, index, monkeypatch):
-        monkeypatch.setattr(langchain_store, "_BATCH", 7)
+        set_bounds(monkeypatch, sent=7)
         return index
 
     @pytest.fixture
