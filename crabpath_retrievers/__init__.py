@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.core.changes.archive import ImportResult
     from crabpath_retrievers.core.feedback import Feedback, Receipt
-    from crabpath_retrievers.core.turn import Turn
+    from crabpath_retrievers.core.records import Turn
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model.client import RouterSettings
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+    from crabpath_retrievers.routing.model_client import RouterSettings
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -186,7 +186,7 @@ _MODULES = {
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
     "routing.chat_model.client": "RouterSettings",
-    "routing.chat_model.router": "ChatModelRouter",
+    "routing.chat_model": "ChatModelRouter",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",

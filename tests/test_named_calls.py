@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import crabpath_retrievers
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 
 ROOT = Path(__file__).parents[1]
 FILES = [

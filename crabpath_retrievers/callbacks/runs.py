@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.config.outcome_policy import rank_kind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields
-from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
-from crabpath_retrievers.core.query import find_session
+from crabpath_retrievers.core.query import find_session, read_answer_block
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
 from crabpath_retrievers.learning.outcomes import NamedDocuments, select_use

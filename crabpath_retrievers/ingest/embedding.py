@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import make_embedding_text, name_first
 from crabpath_retrievers.vectors.embedder import Embedder

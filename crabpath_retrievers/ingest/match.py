@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.graph import Node, Vector, stretch_cosine
+from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
 # More than the similarity lost by rewording a sentence.

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.calls import quiet_foreign_loggers
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.progress import quiet_foreign_loggers
+from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
 from crabpath_retrievers.ingest.pages import make_markdown, parse_html

@@ -25,8 +25,8 @@ from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.pictures import remove_encoded
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.text import remove_encoded
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import make_title, name_first
 from crabpath_retrievers.ingest.cleaning import find_day

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from crabpath_retrievers.core.changes import StageNodes
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.embedding import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.match import match_texts

@@ -8,8 +8,7 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, UseNotes
-from crabpath_retrievers.core.graph import EdgeKind, Vector, compare_vectors
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import EdgeKind, Turn, Vector, compare_vectors
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.notes import (
     NoteContent,
@@ -21,7 +20,7 @@ from crabpath_retrievers.learning.rules.notes import (
     find_entries,
     make_auto_note_id,
 )
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
 from crabpath_retrievers.storage.read.walk import Clock

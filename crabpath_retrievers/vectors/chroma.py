@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from crabpath_retrievers.core.calls import track_waiting
 from crabpath_retrievers.core.filters import (
     EVERYTHING,
     NOTHING,
@@ -21,11 +22,10 @@ from crabpath_retrievers.core.filters import (
     make_test,
     parse_filter,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.processes import find_interruption
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     EmbeddingMismatchError,

@@ -9,8 +9,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.core.processes import use_engine
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, find_owner
 

@@ -24,9 +24,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.processes import require_engine
+from crabpath_retrievers.core.processes import raise_interruption, require_engine
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.store import build_readonly_uri
 

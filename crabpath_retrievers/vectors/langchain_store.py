@@ -11,9 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.core.filters import EVERYTHING, NOTHING
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,

@@ -18,7 +18,7 @@ from passages import read_passages
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from tests.seams import get_engine
 

@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers.config import SyncSettings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
 
 DEPLOY = (

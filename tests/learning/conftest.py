@@ -16,7 +16,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings, Turn
 from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
-from crabpath_retrievers.core.turn import (
+from crabpath_retrievers.core.records import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import tables as s
 
 from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from tests.seams import get_services, make_change
 
 

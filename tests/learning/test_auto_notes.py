@@ -10,7 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.core.graph import Authority, EdgeKind
+from crabpath_retrievers.core.records import Authority, EdgeKind
 from crabpath_retrievers.learning.rules.notes import (
     MAX_NOTE_CHARS,
     build_auto_note,

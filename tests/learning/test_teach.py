@@ -15,7 +15,7 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.ingest.chunking import Chunking
 from tests.seams import get_services, make_change

@@ -11,7 +11,7 @@ from tables import read_journal
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import MaintenanceSettings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,

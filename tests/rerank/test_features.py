@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     LEARNED_KINDS,
     TYPED_KINDS,
     Candidate,

@@ -7,7 +7,7 @@ from tables import edges, meta, names, nodes, terms
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import text
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from tests.seams import get_engine
 
 FAQ = {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.integration import run
 from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import (

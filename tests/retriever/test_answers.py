@@ -18,7 +18,7 @@ from crabpath_retrievers import (
     NotFoundError,
     Settings,
 )
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.integration import Query, QueryOptions, RetrieverOptions
 from crabpath_retrievers.vectors import embedder
 from tests.seams import make_change

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import EdgeKind, Node, NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 
 QUESTION = "Where is the harbour?"

@@ -13,11 +13,11 @@ from langchain_core.language_models import FakeListChatModel
 from werkzeug import Response
 
 from crabpath_retrievers import ChatModelRouter, RouterSettings
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers.core.records import ModelUsage
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.policy import RoutingRequest, SoftmaxRouter
 
-CLIENT_LOG = "crabpath_retrievers.routing.chat_model.client"
+CLIENT_LOG = "crabpath_retrievers.routing.model_client"
 SECOND = '{"follow": [2], "stop": true}'
 
 

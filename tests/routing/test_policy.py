@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import (
     RouterChoice,
     RoutingRequest,

@@ -3,8 +3,7 @@
 import pytest
 
 from crabpath_retrievers import Turn
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord
+from crabpath_retrievers.core.records import EdgeKind, ReturnedDocument, SeedRecord, StoredWeight
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 from tests.seams import make_change
 

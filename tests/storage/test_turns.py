@@ -11,7 +11,7 @@ import pytest
 from langchain_core.utils.uuid import uuid7
 
 from crabpath_retrievers import Turn
-from crabpath_retrievers.core.turn import (
+from crabpath_retrievers.core.records import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,

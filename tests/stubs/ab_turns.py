@@ -5,7 +5,7 @@ import time
 
 from crabpath_lab.ab import TrialSettings
 from crabpath_retrievers import Turn
-from crabpath_retrievers.core.turn import ReturnedDocument
+from crabpath_retrievers.core.records import ReturnedDocument
 
 SMALL = TrialSettings(
     directional_turns=4,

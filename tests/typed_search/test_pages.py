@@ -8,7 +8,7 @@ import pytest
 from hub import make_hub
 
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from tests.seams import make_change
 
 HUB = 100_000

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import SeedSettings
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import (
     Floats,
     Word,
@@ -33,7 +34,6 @@ from crabpath_retrievers.core.text import (
     split_words,
     tokenise,
 )
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.attribution.citations import Passage, find_citations, to_passages
 from crabpath_retrievers.retrieval.search import compute_idf, select_query_words
 from crabpath_retrievers.storage import Reader

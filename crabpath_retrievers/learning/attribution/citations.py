@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.records import Node, Turn
 from crabpath_retrievers.core.text import normalise_name, prepend_title
-from crabpath_retrievers.core.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

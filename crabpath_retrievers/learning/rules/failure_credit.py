@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 
 _MIN_FACTOR = 0.7  # one failure lowers the reward of a document by at most 30 %
 # Share of a failure that a followed document answers for: every second one has another cause.

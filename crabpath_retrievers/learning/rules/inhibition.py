@@ -14,8 +14,7 @@ from crabpath_retrievers.core.changes.learned import (
     LearnedDelta,
 )
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.records import EdgeKind, ReturnedDocument, Turn
 
 MIN_INHIBITION = -0.6
 """Lowest weight of an inhibitory edge."""

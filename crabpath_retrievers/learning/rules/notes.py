@@ -16,9 +16,8 @@ from typing import Any
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
-from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
+from crabpath_retrievers.core.records import Authority, EdgeKind, Node, Turn, Vector
 from crabpath_retrievers.core.text import count_words, normalise, normalise_name
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.rules.inhibition import (
     MIN_INHIBITION,
     compute_inhibition_step,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes.learned import EdgeId, EdgeUpdate, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.learning.rules.hebbian import update_co_use
 
 

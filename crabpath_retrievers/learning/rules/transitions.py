@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
+from crabpath_retrievers.core.records import SEARCH_ACTION, ReturnedDocument, Turn
 
 
 def get_action_type(item: ReturnedDocument) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
     COMPANIONS,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches

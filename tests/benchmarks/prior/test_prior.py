@@ -17,7 +17,7 @@ from benchmarks.prior.conditional_logit import (
 )
 from benchmarks.prior.fit_files import draw_corpus, fit_files
 from crabpath_lab.datasets import Dataset
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     Candidate,
     EdgeKind,
     NodeHead,
