@@ -402,7 +402,7 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """All notes but one, as indices into the pool, best first.
+    """Indices of all notes but the best one, best first.
 
     An answer has at most one note before its documents, so that many notes cannot displace
     them: the latest one taught for this query, else the most likely one. A note in whose place
@@ -653,7 +653,7 @@ def find_near(
 
 
 def _describe(node: Node) -> tuple[object, ...]:
-    """Return what equals in repeats: metadata, and the words of title and text."""
+    """Key by which repeats are equal: metadata, and the words of title and text."""
     metadata = {key: value for key, value in node.metadata.items() if key not in _LOCATION_KEYS}
     words = (tuple(extract_wording(text)) for text in (node.title, node.content))
     return (json.dumps(metadata, sort_keys=True, default=str), *words)

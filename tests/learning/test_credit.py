@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import Feedback, ReturnedDocument
 from crabpath_retrievers.core.feedback import Baseline, Credit, advantage
-from crabpath_retrievers.core.records import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.credit import assign_credit
 from crabpath_retrievers.rerank.features import PASSES, USES
