@@ -23,8 +23,11 @@ from crabpath_retrievers.storage.engine import is_postgres, open_engine, transla
 from crabpath_retrievers.storage.store import find_database_file, read_schema_version
 from crabpath_retrievers.storage.vector_tables import ensure_extension
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
+from crabpath_retrievers.vectors.chroma_directory import (
+    CATALOGUE_FILE,
+    DEFAULT_COLLECTION,
+    peek_collection,
+)
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 

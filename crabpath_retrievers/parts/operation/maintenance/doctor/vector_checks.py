@@ -13,8 +13,8 @@ from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS
 from crabpath_retrievers.vectors.base import find_differing
 from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import (
+from crabpath_retrievers.vectors.chroma_directory import (
+    DEFAULT_COLLECTION,
     QUARANTINE_PREFIX,
     find_damage,
     open_vectors,
