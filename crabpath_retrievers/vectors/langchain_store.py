@@ -517,6 +517,7 @@ class VectorStoreIndex(VectorIndex):
         )
         self._finds_ids: bool | None = None  # None before the first look-up
         self.unknown_reported = False
+        self.place = {"kind": "wrapped", "store": self.description}
 
     @property
     def description(self) -> str:
