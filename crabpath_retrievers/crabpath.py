@@ -54,8 +54,8 @@ from crabpath_retrievers.ingest.pipeline import (
 )
 from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
+from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
-from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     Forgotten,

@@ -37,7 +37,7 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource, S
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
+from crabpath_retrievers.learning.outcomes import ParsedOutput, parse_output
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage import GraphStore

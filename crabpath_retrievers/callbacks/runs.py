@@ -18,8 +18,7 @@ from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.core.query import find_session
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
-from crabpath_retrievers.learning.outcomes import NamedDocuments, select_use
+from crabpath_retrievers.learning.outcomes import NamedDocuments, ParsedOutput, select_use
 
 
 @dataclass(frozen=True, slots=True)

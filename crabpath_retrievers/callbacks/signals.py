@@ -8,8 +8,8 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind,
 from crabpath_retrievers.core.feedback import FeedbackFields, RewardSource, SignalFields
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.events import make_event_id
 from crabpath_retrievers.learning.outcomes import parse_outcome
+from crabpath_retrievers.learning.rules.verdicts import make_event_id
 
 FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
