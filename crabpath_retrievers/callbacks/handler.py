@@ -13,18 +13,16 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from typing_extensions import Unpack
 
 from crabpath_retrievers.callbacks.runs import (
+    FEEDBACK_EVENT,
+    TARGET_FIELDS,
     ChainRun,
     ChainTracker,
     RetrievedTurn,
     find_turns_in_state,
     make_feedback,
-    select_most_specific,
-)
-from crabpath_retrievers.callbacks.signals import (
-    FEEDBACK_EVENT,
-    TARGET_FIELDS,
     make_observed_signals,
     parse_signals,
+    select_most_specific,
 )
 from crabpath_retrievers.config.outcome_policy import (
     PAUSE_EXCEPTIONS,

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     OpenFlags,
     Output,
