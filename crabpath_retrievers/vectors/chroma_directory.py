@@ -199,7 +199,7 @@ class ChromaDirectory:
                 self._changed.notify_all()
 
     def erase(self) -> None:
-        """Take what was deleted out of the files; operations wait meanwhile.
+        """Erase deleted vectors from the files; operations wait meanwhile.
 
         Raises:
             StoreError: The files cannot be read, or have a later format.
@@ -259,7 +259,7 @@ class ChromaDirectory:
         return find_damage(self.path, self._name, whole=True) is not None
 
     def _try_search(self, name: str) -> str | None:
-        """Why a search fails; None if it does not."""
+        """Try a search and return its error; None if it succeeds."""
         try:
             held = {collection.name for collection in self.client.list_collections()}
             if name != self._name and name not in held:

@@ -177,7 +177,7 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Collections, of one and those that belong to it, whose queue holds what is gone.
+    """Collections, among one and its siblings, whose queue holds deleted vectors.
 
     Raises:
         StoreError: The files cannot be read.
@@ -187,7 +187,7 @@ def find_unwritten(path: Path, name: str) -> set[str]:
 
 
 def rewrite_files(path: Path, name: str) -> None:
-    """Take what was deleted out of the files of a collection and of those that belong to it.
+    """Erase deleted vectors from the files of a collection and of its siblings.
 
     SQLite keeps it in free pages, and HNSW the vectors of deleted elements, over which searches
     find their way: each becomes that of its nearest neighbour that is left. Nobody may use the

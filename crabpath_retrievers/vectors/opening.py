@@ -193,7 +193,7 @@ def wrapped_store(meta: Mapping[str, str]) -> str | None:
 
 
 def vectors_place(index: VectorIndex) -> str:
-    """Where a memory keeps its vectors: the value of ``vectors`` in the graph store's facts."""
+    """Place of a memory's vectors: the value of ``vectors`` in the graph store's facts."""
     if isinstance(index, VectorStoreIndex):
         return json.dumps({"kind": "wrapped", "store": index.description})
     return json.dumps({"kind": PGVECTOR}) if isinstance(index, PgVectorIndex) else OWN

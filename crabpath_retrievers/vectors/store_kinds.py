@@ -159,7 +159,7 @@ class InMemoryKind(StoreKind):
 
     @property
     def serial(self) -> bool:
-        """It is a table in the process."""
+        """True: it is a table in the process."""
         return True
 
     def translate(self, condition: Condition) -> Any:
@@ -180,7 +180,7 @@ class FaissKind(StoreKind):
 
     @property
     def serial(self) -> bool:
-        """It is a table in the process."""
+        """True: it is a table in the process."""
         return True
 
     def translate(self, condition: Condition) -> Any:
