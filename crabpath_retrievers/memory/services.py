@@ -32,9 +32,9 @@ from crabpath_retrievers.core.query import is_url, require_flags, require_list
 from crabpath_retrievers.core.records import Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
+from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
@@ -151,7 +151,7 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        linking = Linking(store, tuple(linkers))
+        linking = Linking(store, tuple(linkers), index)
         self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)

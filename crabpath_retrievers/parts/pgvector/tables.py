@@ -201,11 +201,6 @@ def create_index(
     )
 
 
-def drop_index(connection: sa.Connection) -> None:
-    """Drop the index of the documents: searches read all rows until it is created again."""
-    connection.exec_driver_sql(f"DROP INDEX IF EXISTS {DOCUMENTS}_hnsw")
-
-
 def _list_columns(kind: str) -> str:
     return f"content text NOT NULL, embedding {kind} NOT NULL, langchain_metadata jsonb NOT NULL"
 
