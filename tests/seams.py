@@ -27,7 +27,7 @@ from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
 from crabpath_retrievers.storage.read import walk as corpus
 from crabpath_retrievers.storage.write.transaction import Write
-from crabpath_retrievers.vectors import langchain_store, store_kinds
+from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _BOUNDS = {
@@ -39,7 +39,7 @@ _BOUNDS = {
     "filled": (pipeline, "_INDEX_BATCH"),
     "embedded_anew": (reembed, "_BATCH"),
     "sent": (langchain_store, "_BATCH"),
-    "listed": (store_kinds, "_PAGE"),
+    "listed": (langchain_store, "_PAGE"),
     "episodes_indexed": (recorder, "_INDEX_BATCH"),
     "seconds_between_checks": (recorder, "_CHECK_INTERVAL"),
     "episodes_compared": (episodes, "_MAX_SMALL"),

@@ -20,7 +20,7 @@ from crabpath_retrievers.config import (
     LinkSettings,
     TierSettings,
 )
-from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, Tier
+from crabpath_retrievers.core.records import OVERLAY_KINDS, TYPED_KINDS, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
 

@@ -27,12 +27,12 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.files import SourceFile
 from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.linking import PairFinder
 from crabpath_retrievers.ingest.parts import (
     FILES_AT_ONCE,
+    ChunkEmbedder,
     Part,
     PartMaker,
     decode_part,
@@ -42,8 +42,7 @@ from crabpath_retrievers.ingest.parts import (
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
-from crabpath_retrievers.vectors.embedder import Embedder
-from crabpath_retrievers.vectors.prefixes import Prefixes
+from crabpath_retrievers.vectors.embedder import Embedder, Prefixes
 
 if TYPE_CHECKING:
     from ray.data import Dataset

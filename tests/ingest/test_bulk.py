@@ -17,8 +17,13 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
-from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
+from crabpath_retrievers.ingest.parts import (
+    ChunkEmbedder,
+    Part,
+    PartMaker,
+    decode_part,
+    encode_part,
+)
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from tests.seams import set_bounds
 

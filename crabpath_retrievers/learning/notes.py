@@ -1,0 +1,414 @@
+"""Notes that follow from feedback: teachings, corrections and directives, and their uses.
+
+After the teaching of [CrabPath] (docs/bibliography.md). Neurogenesis: the answer to a novel
+question becomes a note on probation, after the auto-generated nodes of [CrabPath].
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crabpath_retrievers.config import NoteSettings, Settings
+from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind, UseNotes
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
+from crabpath_retrievers.core.records import (
+    Authority,
+    EdgeKind,
+    Node,
+    Turn,
+    Vector,
+    compare_vectors,
+)
+from crabpath_retrievers.core.text import count_words, normalise, normalise_name
+from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
+from crabpath_retrievers.learning.rules.edges import (
+    MIN_INHIBITION,
+    compute_inhibition_step,
+    find_entry,
+)
+from crabpath_retrievers.retrieval.episodes import NoteMemory
+from crabpath_retrievers.storage import Reader
+from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
+from crabpath_retrievers.storage.read.walk import Clock
+
+NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
+_CORRECTIONS = "correction:"  # how their ids begin
+_SAME_WORDS = 0.8  # similarity of texts that state a fact in nearly the same words
+
+
+@dataclass(frozen=True, slots=True)
+class NoteLearner:
+    """Computes what feedback changes in the notes of a namespace; it writes nothing."""
+
+    notes: NoteMemory
+    settings: Settings
+
+    def learn(
+        self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
+    ) -> tuple[list[Change], str | None]:
+        """Compute changes for the transaction in which the feedback is applied.
+
+        Feedback about several turns corrects, and answers, the latest of them.
+
+        Args:
+            read: Reader of the store.
+            stored: The feedback, with the vector of its correction.
+            assignment: The turns that it is about; at least one.
+
+        Returns:
+            The changes, and why a correction is not kept, if so.
+        """
+        credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
+        latest, feedback = credited[0], stored.feedback
+        if clock.notes:
+            changes += [
+                UseNotes(item.turn.namespace, item.credit.used)
+                for item in credited
+                if item.credit.outcome > 0 and item.credit.used
+            ]
+        text = (feedback.correction or "").strip()
+        correction = (
+            self._build_correction(read, stored, text, latest, assignment.nodes, clock.key)
+            if text
+            else None
+        )
+        if correction is not None:
+            changes.append(correction)
+        is_success = latest.credit.outcome > 0 and not feedback.correction
+        if self.settings.learning.neurogenesis and feedback.answer and is_success:
+            note = self._build_answer_note(
+                read, latest, feedback.answer, feedback.feedback_id, clock
+            )
+            changes += [] if note is None else [note]
+        return changes, NO_VECTOR if text and correction is None else None
+
+    def _build_correction(
+        self,
+        read: Reader,
+        stored: StoredFeedback,
+        text: str,
+        credited: CreditedTurn,
+        nodes: Mapping[str, KnownNode],
+        namespace: int,
+    ) -> KeepNote | None:
+        # Without an embedder a correction gets the vector of its question.
+        vector = credited.vector if stored.vector is None else stored.vector
+        if vector is None:
+            return None
+        turn = credited.turn
+        wrong = self._find_wrong(credited, nodes, stored.vector, read.stretch)
+        query_vector = (
+            None if credited.vector is None else np.asarray(credited.vector, dtype=np.float32)
+        )
+        return build_note(
+            turn.namespace,
+            "correction",
+            NoteContent(text, wrong=wrong),
+            np.asarray(vector, dtype=np.float32),
+            asked=NoteQuestion(turn.query, query_vector, turn.id),
+            beside=build_entry_inhibitions(read, turn, wrong or _find_best(credited), namespace),
+            feedback=stored.feedback.feedback_id,
+        )
+
+    def _find_wrong(
+        self,
+        credited: CreditedTurn,
+        nodes: Mapping[str, KnownNode],
+        vector: Vector | None,
+        stretch: float,
+    ) -> list[str]:
+        """Return what a correction is about: documents used in a failure, and irrelevant ones.
+
+        Of a failed turn about which no more is known, what it says otherwise in the same words.
+        """
+        credit = credited.credit
+        blamed = [node for node, share in credit.documents.items() if share < 0]
+        blamed += sorted(credit.irrelevant.difference(blamed))
+        if blamed or credit.outcome >= 0 or vector is None:
+            return blamed
+        return find_contradicted(credited.turn, nodes, vector, stretch)
+
+    def _build_answer_note(
+        self, read: Reader, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
+    ) -> KeepNote | UseNotes | None:
+        if latest.vector is None:
+            return None
+        turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
+        note = make_auto_note_id(turn.namespace, turn.query)
+        if read.notes.get_facts([note], turn.namespace):
+            novel = find_closed_gate(turn, self.settings.note) is None
+            return UseNotes(turn.namespace, seen=(note,)) if novel else None
+        nearest = max(self.notes.near(read, vector, clock).values(), default=-1.0)
+        return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
+
+
+def build_entry_inhibitions(
+    read: Reader, turn: Turn, wrong: Sequence[str], namespace: int
+) -> list[NoteEdge]:
+    """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
+
+    Args:
+        read: Reader of the graph store.
+        turn: The turn.
+        wrong: Ids of the corrected documents.
+        namespace: Key of the namespace of the turn.
+    """
+    entries = find_entries(turn, wrong)
+    keys = read.learned.keys(sorted({*entries, *entries.values()}), namespace)
+    ids = {key: node for node, key in keys.items()}
+    weights = {
+        (ids[source], ids[target]): weight
+        for (source, target, kind), weight in read.learned.weights(turn.namespace, [*ids]).items()
+        if kind is EdgeKind.INHIBITS and target in ids
+    }
+    return build_inhibitions(entries, weights)
+
+
+def find_contradicted(
+    turn: Turn, nodes: Mapping[str, KnownNode], vector: Vector, stretch: float
+) -> list[str]:
+    """Documents of a turn that a text says otherwise in nearly the same words.
+
+    So is the correction that led the answer: it was taken for right.
+
+    Args:
+        turn: The turn.
+        nodes: Its nodes that still exist, by id.
+        vector: Unit vector ``[d]`` of the text.
+        stretch: Of the embedder.
+    """
+    ids = [item.node for item in turn.returned]
+    known = {node: nodes[node].vector for node in ids if node in nodes}
+    vectors = {node: found for node, found in known.items() if found is not None}
+    similar = compare_vectors([*vectors.values()], vector.astype(np.float32), stretch)
+    leading = [node for node in ids[:1] if node.startswith(_CORRECTIONS)]
+    return [
+        node
+        for node, near in zip(vectors, similar, strict=True)
+        if near >= _SAME_WORDS or node in leading
+    ]
+
+
+def _find_best(credited: CreditedTurn) -> list[str]:
+    """The best document of a failed turn, about which nothing finer is known."""
+    if credited.credit.outcome >= 0:
+        return []
+    return [item.node for item in credited.turn.returned[:1]]
+
+
+RELATED_WEIGHT = 0.6
+"""Weight of an edge from a note to a related node: that of a mention."""
+
+_TAUGHT, _INHIBITS = EdgeKind.TAUGHT, EdgeKind.INHIBITS
+
+
+@dataclass(frozen=True, slots=True)
+class NoteQuestion:
+    """The question that a note answers: text, unit vector of shape ``[d]``, and turn id if any."""
+
+    query: str
+    vector: Vector | None = None
+    turn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteContent:
+    """Content of a note.
+
+    Attributes:
+        text: The text, 1 to 20,000 characters.
+        title: Its title; may be empty.
+        related: Ids of nodes to which it gets an edge.
+        wrong: Ids of nodes to which it gets an inhibitory edge.
+        id: Its id; None derives one from namespace and text.
+        metadata: Plain values returned with it.
+    """
+
+    text: str
+    title: str = ""
+    related: Sequence[str] = ()
+    wrong: Sequence[str] = ()
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make_note_id(kind: NoteKind, namespace: str, text: str) -> str:
+    """Return the id of a note without one: the same text in one namespace is the same note."""
+    return f"{kind}:{_hash_texts(namespace, text)[:24]}"
+
+
+def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
+    """Return a fingerprint of a note's content; an equal one means that nothing changed."""
+    targets = (*content.related, "", *content.wrong)
+    metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
+    return _hash_texts(
+        kind, content.text, content.title, authority.name, query or "", *targets, *metadata
+    )
+
+
+def build_note(
+    namespace: str,
+    kind: NoteKind,
+    content: NoteContent,
+    vector: Vector,
+    *,
+    authority: Authority = Authority.OVERLAY,
+    asked: NoteQuestion | None = None,
+    beside: Iterable[NoteEdge] = (),
+    feedback: str | None = None,
+) -> KeepNote:
+    """Build the change that stores a note.
+
+    Args:
+        namespace: The namespace of the note.
+        kind: Origin of the note.
+        content: Its content.
+        vector: Its unit vector, shape ``[d]``.
+        authority: Its authority, from learned to fixed.
+        asked: The question that it answers; similar queries recall it.
+        beside: Further edges, such as those of :func:`build_inhibitions`.
+        feedback: Id of the feedback that it comes from.
+    """
+    query = None if asked is None else asked.query
+    node = Node(
+        id=content.id or make_note_id(kind, namespace, content.text),
+        document="",
+        source="",
+        content=content.text,
+        title=content.title,
+        metadata={
+            **content.metadata,
+            "note": kind,
+            **({"title": content.title} if content.title else {}),
+        },
+        digest=hash_note(kind, content, authority, query),
+        vector=vector,
+    )
+    related_edges = [
+        NoteEdge(None, target, _TAUGHT, RELATED_WEIGHT) for target in dict.fromkeys(content.related)
+    ]
+    inhibitory_edges = [
+        NoteEdge(None, target, _INHIBITS, MIN_INHIBITION) for target in dict.fromkeys(content.wrong)
+    ]
+    return KeepNote(
+        namespace,
+        node,
+        kind,
+        authority,
+        query,
+        None if asked is None else asked.vector,
+        None if asked is None else asked.turn,
+        feedback,
+        (*related_edges, *inhibitory_edges, *beside),
+    )
+
+
+def find_entries(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
+    """Return the entry node of each document of a turn, unless it is the document itself."""
+    entry_by_node = {item.node: find_entry(turn, item) for item in turn.returned}
+    return {node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node}
+
+
+def build_inhibitions(
+    entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
+) -> list[NoteEdge]:
+    """Build inhibitory edges to corrected documents from their entry nodes.
+
+    Each weight moves half of the way to -0.6.
+
+    Args:
+        entries: Entry node by document, see :func:`find_entries`.
+        weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
+    """
+    return [
+        NoteEdge(
+            entry, node, _INHIBITS, compute_inhibition_step(weights.get((entry, node), 0.0), -1.0)
+        )
+        for node, entry in entries.items()
+    ]
+
+
+def _hash_texts(*values: str) -> str:
+    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
+    return hashlib.sha256("".join(f"{len(v)}:{v}" for v in values).encode()).hexdigest()
+
+
+_MAX_SEEDS = 3  # seeds that get an edge to a new note
+_MIN_SEED_WEIGHT, _SEED_WEIGHT_RANGE = 0.1, 0.1  # an edge from a seed weighs 0.1 to 0.2
+
+
+def make_auto_note_id(namespace: str, query: str) -> str:
+    """Return ``auto:`` and the first 12 hexadecimal digits of the normalised question's SHA-1.
+
+    Namespaces other than ``default`` add their name: ids are unique in the whole store.
+    """
+    key = normalise_name(query)
+    identity = key if namespace == DEFAULT_NAMESPACE else f"{namespace}\n{key}"
+    return f"auto:{hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:12]}"
+
+
+def find_closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
+    """Return the gate that keeps a question from becoming a note; None if all are open.
+
+    ``novelty``: a similar text exists (cosine of the best hit at least 0.58), or nothing is close
+    at all (at most 0.28), so that the question is off topic. ``short``, ``symbols``, ``blocked``:
+    see :class:`~crabpath_retrievers.config.NoteSettings`.
+    """
+    if not turn.novelty.get("novel"):
+        return "novelty"
+    if count_words(turn.query) < settings.min_words:
+        return "short"
+    letters = [character for character in turn.query if not character.isspace()]
+    if sum(map(str.isalnum, letters)) < settings.min_alphanumeric_share * len(letters):
+        return "symbols"
+    text = normalise(turn.query)
+    return "blocked" if any(normalise(p) in text for p in settings.blocked_phrases if p) else None
+
+
+def build_auto_note(
+    turn: Turn,
+    answer: str,
+    vector: Vector,
+    nearest: float,
+    settings: NoteSettings,
+    feedback: str | None = None,
+) -> KeepNote | None:
+    """Build the note for a successful answer to a novel question; None if a gate is closed.
+
+    Question and answer together have at most 20,000 characters: half an answer is none.
+
+    The best seeds of the turn get weak edges to it. It has the vector of its question.
+
+    Args:
+        turn: The turn with its query and novelty.
+        answer: The chain's answer; an empty one makes no note.
+        vector: Unit query vector, shape ``[d]``.
+        nearest: Cosine of the nearest existing note; -1 without any.
+        settings: The gates.
+        feedback: Id of the feedback with the answer.
+    """
+    text, is_known = f"{turn.query}\n{answer.strip()}", nearest >= settings.duplicate_similarity
+    if not answer.strip() or len(text) > MAX_NOTE_CHARS or is_known:
+        return None
+    if find_closed_gate(turn, settings):
+        return None
+    content = NoteContent(text, id=make_auto_note_id(turn.namespace, turn.query))
+    best = sorted(turn.seeds, key=lambda seed: -seed.score)[:_MAX_SEEDS]
+    incoming = [
+        NoteEdge(
+            seed.node,
+            None,
+            EdgeKind.TAUGHT,
+            _MIN_SEED_WEIGHT + _SEED_WEIGHT_RANGE * max(0.0, min(1.0, seed.score)),
+        )
+        for seed in best
+    ]
+    question = NoteQuestion(turn.query, turn=turn.id)
+    return build_note(
+        turn.namespace, "auto", content, vector, asked=question, beside=incoming, feedback=feedback
+    )
