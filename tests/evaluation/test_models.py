@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
-from crabpath_lab.embedding import cached_embedder
+from crabpath_lab import cached_embedder
 from crabpath_lab.simulated_model import SimulatedChatModel, load_chat_model, shares_long_words
 from crabpath_retrievers import (
     ChatModelRouter,
