@@ -248,7 +248,7 @@ class CrabPath(Component):
         self._all_services.close()
 
     def __repr__(self) -> str:
-        """Where the memory is, and how many chunks it holds, unless that takes over a second."""
+        """Show the memory's place, and its number of chunks if counting takes under a second."""
         return describe_briefly(self._all_services)
 
     def __enter__(self) -> Self:
@@ -477,7 +477,7 @@ class CrabPath(Component):
         *,
         split: bool,
     ) -> Chunking:
-        """How documents become chunks."""
+        """Chunking of documents: splitter, embedded text and metadata."""
         require_flags(split=split)
         require_splitter(splitter)
         keys = self.settings.links.metadata_keys

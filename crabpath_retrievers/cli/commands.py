@@ -33,7 +33,7 @@ class _Command(TyperCommand):
     """A command that says how to give it a text which begins with a dash."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed."""
+        """Parse the command line."""
         typed = [*args]
         try:
             return super().parse_args(ctx, args)

@@ -90,7 +90,7 @@ def _describe_chunks(report: IngestReport) -> str:
 
 @contextmanager
 def _explain_stop(describe: Callable[[], str]) -> Iterator[None]:
-    """Where the user interrupts, print what that means."""
+    """Print what was done so far if the user interrupts."""
     try:
         yield
     except KeyboardInterrupt:
@@ -205,7 +205,7 @@ def _warn_of(skipped: Mapping[str, str]) -> list[str]:
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
-    """Every file that changes, after its former name, with its sections by their fate."""
+    """Counts of added, changed and deleted sections by file, with its former name."""
     files: dict[str, Counter[str]] = {}
     for section in sections:
         files.setdefault(_describe_source(section), Counter())[section.fate] += 1
@@ -371,7 +371,7 @@ def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
 
 
 def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str | None:
-    """Where the vectors of a memory are, as far as that is known without opening them."""
+    """Place of a memory's vectors, as far as it is known without opening them."""
     meta = opened.catalog.meta()
     wrapped = wrapped_store(meta)
     if wrapped is not None:

@@ -90,19 +90,19 @@ EmbedderName = Annotated[
 
 
 class PlaceFlags(TypedDict, total=False):
-    """How a command opens a memory."""
+    """Options by which a command opens a memory."""
 
     vectors: Vectors
 
 
 class OpenFlags(PlaceFlags, total=False):
-    """How a command opens a memory in which it embeds texts."""
+    """Options of a command that embeds texts."""
 
     embeddings: EmbedderName
 
 
 class QueryFlags(OpenFlags, total=False):
-    """How a command opens a memory that answers questions."""
+    """Options of a command that asks questions."""
 
     replica: Replica
 
@@ -167,7 +167,7 @@ def make_table(
 
 
 def list_counts(counts: Mapping[str, int]) -> str:
-    """Numbers with what they count: ``3 added, 1 removed``."""
+    """Numbers with the things they count: ``3 added, 1 removed``."""
     return ", ".join(f"{number} {name}" for name, number in counts.items())
 
 
@@ -177,7 +177,7 @@ def dim(text: str) -> str:
 
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
-    """Ask before what cannot be undone, where a person can answer; no ends the command.
+    """Confirm a deletion if a person can answer; a no ends the command.
 
     Args:
         question: What would be lost.

@@ -212,7 +212,7 @@ def _routing_summary(turn: Turn) -> str | None:
 
 
 def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
-    """The results of the demo, and what to try next, with what must be installed for it."""
+    """Describe the demo's results and the next commands, with their installs."""
     place = "" if store == DEMO_STORE else f" --store {escape(shlex.quote(store))}"
     table = Table("k = 5, same embedder", "all gold passages found")
     for name, share in (("plain Chroma", result.plain), ("CrabPath", result.crabpath)):

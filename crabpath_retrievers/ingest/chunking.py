@@ -94,7 +94,7 @@ _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How documents become chunks.
+    """Chunking of documents: splitter, embedded text and metadata.
 
     Attributes:
         settings: Chunk size and overlap of the default splitters, in characters.

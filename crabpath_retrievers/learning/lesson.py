@@ -189,7 +189,7 @@ class FeedbackLearner:
 
 
 def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
-    """How much of a feedback counts that contradicts other users; None if all of it does."""
+    """Explain how much of a feedback counts that contradicts other users; None if all of it."""
     given, counted = (sum(item.credit.weight for item in items) for items in (full, limited))
     if given == counted:
         return None
@@ -319,7 +319,7 @@ class Lesson:
         return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
-        """Return a credit, times what outcomes tell, in [0, 1], if it is no more than an outcome.
+        """Scale a credit that rests on the outcome alone by the evidence of outcomes, in [0, 1].
 
         Whoever writes a correction has seen what was wrong.
         """

@@ -80,7 +80,7 @@ AfterLesson = Callable[[Store, str, int], object]
 
 
 class LearningTally(NamedTuple):
-    """How many waiting feedbacks one pass applied, refused, or failed to apply.
+    """Numbers of waiting feedbacks that one pass applied, refused, or failed to apply.
 
     Those whose giver had said so before count as refused.
     """

@@ -187,7 +187,7 @@ def list_turns(
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Ids of what a turn returned and a text says otherwise in nearly the same words."""
+    """Ids of returned documents that a text contradicts in nearly the same words."""
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch

@@ -109,7 +109,7 @@ class Settling(Protocol):
     """Memory that answers beside another retriever."""
 
     def settle(self, seconds: float) -> None:
-        """Wait at most so many seconds until what waits now is done."""
+        """Wait at most ``seconds`` for the work that waits now."""
 
 
 class Services:
@@ -305,11 +305,11 @@ class Services:
         self._release.detach()
 
     def count_waiting(self) -> int:
-        """How much feedback waits to be learned from: one look-up in an index."""
+        """Count the feedback that waits to be learned from: one look-up in an index."""
         return self.store.learned.count_waiting_feedback()
 
     def warn_if_temporary(self) -> None:
-        """Say once that what is learned now is deleted with the memory, if it has no path."""
+        """Warn once that a memory without a path loses its learning when it closes."""
         if self._is_temporary:
             self._is_temporary = False
             _log.warning(
@@ -371,7 +371,7 @@ def make_lesson_hook(settings: Settings) -> AfterLesson | None:
 
 
 def describe_briefly(services: Services) -> str:
-    """Where a memory is and how large, for ``repr``: never fails, and hardly ever waits."""
+    """Describe place and size of a memory for ``repr``: never fails, and hardly ever waits."""
     if not services.is_open:
         return f"<CrabPath {services.store.name}, closed>"
     size = ""

@@ -163,7 +163,7 @@ class _PartWorker:
         self._maker = PartMaker(self._store.catalog, recipe.chunking, chunks, self._store.language)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Make one part of a batch; an error that a person can mend comes instead of it."""
+        """Build one part from a batch; an error that a user can correct is returned."""
         error, part, vectors = "", b"", b""
         try:
             # Bytes: Ray takes twenty times longer to send objects than it takes to make them.
@@ -281,7 +281,7 @@ class _FindingWorker:
 def open_finders(
     location: str,
 ) -> Iterator[Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]]:
-    """Give what finds pairs on the cluster; its workers end with it."""
+    """Open finders of pairs on the cluster; their workers end with them."""
     ray = require_ray()
     workers: list[Any] = []
 

@@ -166,7 +166,7 @@ class VectorIndex(ABC):
         return None
 
     def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
-        """Keep what tells of which moment the graph store the vectors are."""
+        """Store the stamp that ties the vectors to a state of the graph store."""
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
         """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
@@ -176,7 +176,7 @@ class VectorIndex(ABC):
         """Read all files, and replace them if one is damaged."""
 
     def erase(self) -> None:  # noqa: B027  as above
-        """Take what was deleted out of the files of an embedded index."""
+        """Erase deleted vectors from the files of an embedded index."""
 
     def ids(self) -> Iterable[list[str]]:
         """All ids in pages; none of an index that cannot list them."""
@@ -212,7 +212,7 @@ class VectorIndex(ABC):
         raise ConfigurationError(msg)
 
     def drop_next(self) -> None:  # noqa: B027  where there can be none
-        """Delete what :meth:`open_next` holds, if anything."""
+        """Delete the collections of :meth:`open_next`, if any."""
 
     def use_next(self, following: "VectorIndex") -> None:  # noqa: B027  as above
         """Search the next index from now on; the graph store has changed to it."""

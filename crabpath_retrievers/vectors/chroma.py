@@ -428,7 +428,7 @@ class ChromaIndex(VectorIndex):
         return cast("str | None", (self._records.metadata or {}).get(_STAMP))
 
     def write_stamp(self, stamp: str) -> None:
-        """Keep what tells of which moment the graph store the vectors are."""
+        """Store the stamp that ties the vectors to a state of the graph store."""
         self._run(
             lambda own: own.modify(metadata={**(own.metadata or {}), _STAMP: stamp}), writes=True
         )
@@ -440,7 +440,7 @@ class ChromaIndex(VectorIndex):
                 self._directory.inspect()
 
     def erase(self) -> None:
-        """Take what was deleted out of the files of an embedded index."""
+        """Erase deleted vectors from the files of an embedded index."""
         if self._directory is not None:
             with _translate_errors(self._where):
                 self._directory.erase()

@@ -212,7 +212,7 @@ class ChromaDirectory:
                 self._changed.notify_all()
 
     def erase(self) -> None:
-        """Take what was deleted out of the files; operations wait meanwhile.
+        """Erase deleted vectors from the files; operations wait meanwhile.
 
         Raises:
             StoreError: The files cannot be read, or have a later format.
@@ -272,7 +272,7 @@ class ChromaDirectory:
         return find_damage(self.path, self._name, whole=True) is not None
 
     def _try_search(self, name: str) -> str | None:
-        """Why a search fails; None if it does not."""
+        """Try a search and return its error; None if it succeeds."""
         try:
             held = {collection.name for collection in self.client.list_collections()}
             if name != self._name and name not in held:
@@ -589,7 +589,7 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Collections, of one and those that belong to it, whose queue holds what is gone.
+    """Collections, among one and its siblings, whose queue holds deleted vectors.
 
     Raises:
         StoreError: The files cannot be read.
@@ -599,7 +599,7 @@ def find_unwritten(path: Path, name: str) -> set[str]:
 
 
 def rewrite_files(path: Path, name: str) -> None:
-    """Take what was deleted out of the files of a collection and of those that belong to it.
+    """Erase deleted vectors from the files of a collection and of its siblings.
 
     SQLite keeps it in free pages, and HNSW the vectors of deleted elements, over which searches
     find their way: each becomes that of its nearest neighbour that is left. Nobody may use the

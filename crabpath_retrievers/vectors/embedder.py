@@ -693,7 +693,7 @@ class EmbedderFingerprint:
 
     @property
     def version(self) -> int:
-        """How often the embedder was changed in this process; waits while it is."""
+        """Number of changes of the embedder in this process; waits while one is going on."""
         self._settled.wait()
         return self._version
 

@@ -197,7 +197,7 @@ def wrapped_store(meta: Mapping[str, str]) -> str | None:
 
 
 def vectors_place(index: VectorIndex) -> str:
-    """Where a memory keeps its vectors: the value of ``vectors`` in the graph store's facts."""
+    """Place of a memory's vectors: the value of ``vectors`` in the graph store's facts."""
     return json.dumps(dict(index.place))
 
 

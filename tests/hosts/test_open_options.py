@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.integration import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.memory import services
-from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.storage import GraphStore
 from langgraph_crabpath.serving import served_retriever
 from llama_index.retrievers import crabpath as llama_index

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.learning.rules.failure_credit import infer_fault
 from crabpath_retrievers.learning.rules.transitions import (
     SEARCH_ACTION,

@@ -118,7 +118,7 @@ ANSWER_BONUS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """Which document contains which part of a question and its answer.
+    """Parts of a question and its answer, and the documents that contain each.
 
     Attributes:
         contains: Whether a document contains a word, shape ``[n, W]``.

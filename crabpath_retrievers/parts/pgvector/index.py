@@ -177,7 +177,7 @@ class PgVectorIndex(VectorIndex):
         return 0 if self._find_type() is None else self._queries.count()
 
     def _find_type(self) -> VectorType | None:
-        """How the stored vectors are compared; None while there is no table."""
+        """Type of the stored vectors; None while there is no table."""
         if self._type is None:  # another process may have created it since
             self._type = self._queries.find_type()
         return self._type

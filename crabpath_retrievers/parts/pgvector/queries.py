@@ -41,7 +41,7 @@ class VectorQueries(Queries):
         self._table, self._own = find_rows(collection)
 
     def find_type(self) -> VectorType | None:
-        """How the stored vectors are compared; None before there are tables."""
+        """Type of the stored vectors; None before there are tables."""
         with self._store.connect() as connection:
             extension = find_extension(connection)
             table = NEXT if self._table == NEXT else DOCUMENTS

@@ -176,7 +176,7 @@ class Checks(Queries):
             return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
 
     def count_dangling_rows(self) -> dict[str, int]:
-        """Number of rows, by table, whose document, namespace, turn or feedback is gone."""
+        """Number of rows, by table, whose document, namespace, turn or feedback was deleted."""
         lost = list_orphans()
         del lost["feedback"]  # on a turn that never was, it is kept with the reason
         lost["nodes"] |= ~sa.exists().where(contents.c.node == nodes.c.key)

@@ -16,7 +16,7 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 
 
 def begin_reembedding(tx: Transaction, identity: str) -> None:
-    """Create the table of new vectors; what another change of the embedder left is deleted."""
+    """Create the table of new vectors; an interrupted change of the embedder is deleted."""
     lock_schema(tx.connection)
     s.reembedded.drop(tx.connection, checkfirst=True)
     s.reembedded.create(tx.connection)
