@@ -191,12 +191,7 @@ class VectorStoreIndex(VectorIndex):
         return self._kind.lists
 
     def documents(self) -> Iterator[Document]:
-        """All documents of the store, with ids.
-
-        Raises:
-            ConfigurationError: The store cannot list its documents.
-            StoreError: The store failed.
-        """
+        """All documents of the store, with ids."""
         if not self.lists:
             msg = f"{self.description} cannot list its documents: pass them as documents="
             raise ConfigurationError(msg)
