@@ -45,6 +45,7 @@ from crabpath_retrievers.core.time_limit import (
 )
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import (
     Cleanup,
@@ -52,10 +53,9 @@ from crabpath_retrievers.ingest.pipeline import (
     Progress,
     require_progress,
 )
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
+from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
-from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     Forgotten,

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     OpenFlags,
     Output,
@@ -35,9 +35,13 @@ from crabpath_retrievers.core.query import is_url, require_count
 from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
+from crabpath_retrievers.ingest.files import (
+    KnownRoots,
+    describe_skipped,
+    read_documents,
+    require_path,
+)
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore

@@ -27,9 +27,9 @@ from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
+from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer

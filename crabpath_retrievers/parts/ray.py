@@ -27,12 +27,12 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.files import SourceFile
 from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.linking import PairFinder
 from crabpath_retrievers.ingest.parts import (
     FILES_AT_ONCE,
+    ChunkEmbedder,
     Part,
     PartMaker,
     decode_part,
