@@ -207,12 +207,7 @@ class ChromaIndex(VectorIndex):
                 self._delete(name)
         # The main one last: while it has its name, this is not done.
         for name in sorted(filter(is_next, held), reverse=True):
-            self._run(
-                lambda _, name=name: self._client.get_collection(name).modify(
-                    name=main + name.removeprefix(following)
-                ),
-                writes=True,
-            )
+            self._rename(name, main + name.removeprefix(following))
         self._collection = self._run(lambda _: self._client.get_collection(main))
 
     def _list_collections(self) -> list[str]:
@@ -229,6 +224,9 @@ class ChromaIndex(VectorIndex):
                 self._client.delete_collection(name)
 
         self._run(delete, writes=True)
+
+    def _rename(self, name: str, other: str) -> None:
+        self._run(lambda _: self._client.get_collection(name).modify(name=other), writes=True)
 
     @property
     def local(self) -> bool:
