@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress

@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
-from crabpath_retrievers.core.graph import StoredWeight
+from crabpath_retrievers.core.records import StoredWeight
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 from tests.seams import make_change
 

@@ -22,7 +22,7 @@ from crabpath_lab.ab.state import (
     make_arm_namespace,
 )
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.calls import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError

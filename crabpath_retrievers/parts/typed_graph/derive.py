@@ -17,15 +17,14 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Turn
 from crabpath_retrievers.learning.credit import share_by_recency
 from crabpath_retrievers.parts.typed_graph.rules import (
     TypedEdgeContext,
     learn_episode_edges,
     learn_typed_edges,
 )
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.typed_edges import (
     Direction,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.core.records import EdgeKind, Tier
 from crabpath_retrievers.parts.typed_graph.view import NamespaceView
 from crabpath_retrievers.storage.read.edges import NodeInfo, WeightRange
 from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge

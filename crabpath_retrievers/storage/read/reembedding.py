@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
 from crabpath_retrievers.storage.schema import (
     EMBEDDED,

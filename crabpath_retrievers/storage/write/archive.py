@@ -18,7 +18,7 @@ from crabpath_retrievers.core.changes.archive import (
     Row,
 )
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
-from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
     has_signs,

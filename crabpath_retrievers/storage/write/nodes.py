@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes.archive import QueueReindex
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
     LEARNED_KINDS,
     Edge,

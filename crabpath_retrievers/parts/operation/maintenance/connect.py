@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Vector, stretch_cosine
+from crabpath_retrievers.core.records import Edge, EdgeKind, Vector, stretch_cosine
 
 
 class NearNode(NamedTuple):

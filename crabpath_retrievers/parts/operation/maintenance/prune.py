@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.core.graph import TYPED_KINDS, Authority
+from crabpath_retrievers.core.records import TYPED_KINDS, Authority
 from crabpath_retrievers.storage.read.maintenance import AutoNote, LearnedWeight
 from crabpath_retrievers.storage.write.maintenance import DroppedWeight
 
