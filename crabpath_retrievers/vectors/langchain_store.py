@@ -389,16 +389,18 @@ class ChromaKind(StoreKind, of="Chroma"):
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Fetch the documents that the store contains, without texts."""
-        return self._read(ids=list(ids), include=["metadatas"])
+        return self._read_page(ids=list(ids), include=["metadatas"])
 
     def documents(self) -> Iterator[Document]:
         """All documents, page by page."""
         offset = 0
-        while page := self._read(limit=_PAGE, offset=offset, include=["documents", "metadatas"]):
+        while page := self._read_page(
+            limit=_PAGE, offset=offset, include=["documents", "metadatas"]
+        ):
             yield from page
             offset += _PAGE
 
-    def _read(self, **asked: Any) -> list[Document]:
+    def _read_page(self, **asked: Any) -> list[Document]:
         page = self.store.get(**asked)
         texts = page["documents"] or [""] * len(page["ids"])
         return [
