@@ -20,8 +20,7 @@ from crabpath_lab.ab.metrics import (
     mean,
 )
 from crabpath_lab.ab.settings import TrialSettings
-from crabpath_lab.ab.state import TrialState, has_failed
-from crabpath_lab.ab.state import TrialQueries
+from crabpath_lab.ab.state import TrialQueries, TrialState, has_failed
 from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.storage import GraphStore

@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_lab.ab.state import ARMS, Arm, TrialState, make_suffix
-from crabpath_lab.ab.state import TrialFeedback, TrialQueries, TrialWeightChange
+from crabpath_lab.ab.state import (
+    ARMS,
+    Arm,
+    TrialFeedback,
+    TrialQueries,
+    TrialState,
+    TrialWeightChange,
+    make_suffix,
+)
 from crabpath_retrievers.storage import GraphStore
 
 Characters = Mapping[tuple[str | None, str], int]

@@ -8,23 +8,22 @@ What a store keeps of trials: their state, and reads of turns, feedback and chan
 """
 
 import hashlib
+import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
+
+import sqlalchemy as sa
 from pydantic import TypeAdapter
+from pydantic_core import from_json
+
 from crabpath_lab.ab.settings import TrialSettings
 from crabpath_retrievers.core.query import namespace_of, require_number, session_of
-from crabpath_retrievers.errors import InvalidInputError
-import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
-import sqlalchemy as sa
-from pydantic_core import from_json
-from crabpath_retrievers.errors import ConflictError
+from crabpath_retrievers.errors import ConflictError, InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
     contents,
@@ -38,7 +37,6 @@ from crabpath_retrievers.storage.schema import (
 from crabpath_retrievers.storage.sql_tools import Queries, split_batches
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.transaction import Transaction
-
 
 Arm = Literal["control", "treatment"]
 ARMS: tuple[Arm, Arm] = ("control", "treatment")

@@ -15,14 +15,15 @@ from crabpath_lab.ab.state import (
     Arm,
     SessionId,
     TrialCheckpoint,
+    TrialQueries,
     TrialState,
     TrialStatus,
     assign_arm,
     has_failed,
     is_worse,
+    keep_trial,
     make_arm_namespace,
 )
-from crabpath_lab.ab.state import TrialQueries, keep_trial
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
