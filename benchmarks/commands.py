@@ -17,7 +17,7 @@ from crabpath_lab.output import (
     write_json,
 )
 from crabpath_retrievers import InvalidInputError, MissingExtraError
-from crabpath_retrievers.cli.options import report_errors
+from crabpath_retrievers.cli.commands import report_errors
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
 
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]

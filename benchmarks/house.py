@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = "crabpath_retrievers"
 PACKAGES = (PACKAGE, "adapters/crabpath_server", "adapters/crabpath_lab")
-# Where users may import from, beside the packages themselves.
-PUBLIC_PARTS = ("errors", "integration", "config", "testing")
+# Where users may import from, beside the packages themselves: docs/reference/stability.md.
+PUBLIC_PARTS = (
+    *("callbacks", "config", "errors", "integration", "parts.langsmith", "testing"),
+    *("vectors.base", "cli"),  # the latter for the program itself
+)
 PUBLIC = frozenset(
     {
-        *(PACKAGE, "crabpath_server", "crabpath_server.client", "crabpath_lab", "crabpath_lab.ab"),
-        "crabpath_lab.testing",
+        *(PACKAGE, "crabpath_server", "crabpath_server.client", "crabpath_server.mcp"),
+        *("crabpath_lab", "crabpath_lab.ab", "crabpath_lab.testing"),
         *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS),
     }
 )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.cli.options import existing_store
+from crabpath_retrievers.cli.commands import existing_store
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.parts.region_mdp.models import RegionModels
 from crabpath_retrievers.regions.hubs import Hubs, Regions

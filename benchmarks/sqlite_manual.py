@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.pages import parse_html
+from crabpath_retrievers.ingest.parsers import parse_html
 
 _QUESTIONS = Path(__file__).with_name("sqlite_questions.json")
 # Lists of what other pages say, histories and diagrams.

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from crabpath_retrievers.config.operation import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.core.feedback import Feedback, Receipt
-    from crabpath_retrievers.core.turn import Turn
+    from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+    from crabpath_retrievers.core.turn import (
+        ConsideredEdge,
+        ModelUsage,
+        PathEdge,
+        ReturnedDocument,
+        SeedRecord,
+        Turn,
+        WalkStep,
+    )
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
@@ -65,10 +74,17 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing.chat_model.client import RouterSettings
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.policy import (
+        Decision,
+        RouterChoice,
+        RoutingRequest,
+        RoutingResult,
+    )
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
+    from crabpath_retrievers.vectors.base import VectorIndex
     from crabpath_retrievers.vectors.opening import MemoryInfo
 
 __version__ = "0.1.0"
@@ -82,11 +98,15 @@ __all__ = [
     "ChatModelRouter",
     "ConfigurationError",
     "ConflictError",
+    "ConsideredEdge",
     "CrabPath",
     "CrabPathError",
     "CrabPathRetriever",
+    "Decision",
     "DocumentUse",
     "DuplicateIdError",
+    "Edge",
+    "EdgeKind",
     "EdgePage",
     "EmbeddingMismatchError",
     "Explanation",
@@ -114,11 +134,14 @@ __all__ = [
     "MemoryRegions",
     "MemoryTransfer",
     "MissingExtraError",
+    "ModelUsage",
     "NamespaceRecord",
     "Neighbour",
+    "Node",
     "NotFoundError",
     "NoteRecord",
     "OutcomePolicy",
+    "PathEdge",
     "PlacedRegion",
     "ReachedNode",
     "Readiness",
@@ -128,9 +151,14 @@ __all__ = [
     "ReplayCheck",
     "ReplayReport",
     "RetrievedDocument",
+    "ReturnedDocument",
+    "RouterChoice",
     "RouterSettings",
+    "RoutingRequest",
+    "RoutingResult",
     "Rule",
     "SchemaVersionError",
+    "SeedRecord",
     "ServiceError",
     "Settings",
     "ShadowLift",
@@ -146,6 +174,8 @@ __all__ = [
     "TuneReport",
     "Turn",
     "TurnRecord",
+    "VectorIndex",
+    "WalkStep",
     "WeighedEdge",
     "WeightMove",
     "migrate",
@@ -157,7 +187,8 @@ _MODULES = {
     "config.operation": "Knobs",
     "config.outcome_policy": "OutcomePolicy Rule",
     "core.feedback": "Feedback Receipt",
-    "core.turn": "Turn",
+    "core.graph": "Edge EdgeKind Node",
+    "core.turn": "ConsideredEdge ModelUsage PathEdge ReturnedDocument SeedRecord Turn WalkStep",
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
@@ -187,10 +218,12 @@ _MODULES = {
     "retriever": "CrabPathRetriever",
     "routing.chat_model.client": "RouterSettings",
     "routing.chat_model.router": "ChatModelRouter",
+    "routing.policy": "Decision RouterChoice RoutingRequest RoutingResult",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",
+    "vectors.base": "VectorIndex",
     "vectors.opening": "MemoryInfo",
 }
 _LAZY = {

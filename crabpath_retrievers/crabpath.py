@@ -45,6 +45,7 @@ from crabpath_retrievers.core.time_limit import (
 )
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import (
     Cleanup,
@@ -52,10 +53,9 @@ from crabpath_retrievers.ingest.pipeline import (
     Progress,
     require_progress,
 )
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
+from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
-from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     Forgotten,
@@ -248,7 +248,7 @@ class CrabPath(Component):
         self._all_services.close()
 
     def __repr__(self) -> str:
-        """Where the memory is, and how many chunks it holds, unless that takes over a second."""
+        """Show the memory's place, and its number of chunks if counting takes under a second."""
         return describe_briefly(self._all_services)
 
     def __enter__(self) -> Self:
@@ -477,7 +477,7 @@ class CrabPath(Component):
         *,
         split: bool,
     ) -> Chunking:
-        """How documents become chunks."""
+        """Chunking of documents: splitter, embedded text and metadata."""
         require_flags(split=split)
         require_splitter(splitter)
         keys = self.settings.links.metadata_keys

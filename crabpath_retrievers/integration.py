@@ -47,15 +47,15 @@ from crabpath_retrievers.core.text import is_blank, to_plain
 from crabpath_retrievers.core.time_limit import arun_with_timeout
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
-from crabpath_retrievers.learning.events import make_event_feedback
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
     find_turn_ids,
     make_outcome_feedback,
     parse_outcome,
+    parse_output,
     record_outcome,
 )
+from crabpath_retrievers.learning.rules.verdicts import make_event_feedback
 from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents

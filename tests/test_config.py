@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from crabpath_lab.ab import TrialSettings
-from crabpath_retrievers import Knobs, Rule, Settings
+from crabpath_retrievers import EdgeKind, Knobs, Rule, Settings
 from crabpath_retrievers.config import (
     AutotuneSettings,
     HealthSettings,
@@ -21,7 +21,7 @@ from crabpath_retrievers.config import (
     TierSettings,
 )
 from crabpath_retrievers.config.base import ValidatedSettings
-from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.cli import app, demo
+from crabpath_retrievers.cli import app, queries
 from crabpath_retrievers.core.extras import EXTRAS
 
 
@@ -27,12 +27,12 @@ def test_the_demo_shows_that_the_graph_finds_more(tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs commands in an empty folder; the demo has four questions there."""
-    data = demo.read_sample()
+    data = queries.read_sample()
     asked = list(data.queries)[:4]
     gold = set().union(*(data.qrels[query] for query in asked))
     few = tuple(document for document in data.documents if document.id in gold)
-    sample = demo.Sample(few, {query: data.queries[query] for query in asked}, data.qrels)
-    monkeypatch.setattr(demo, "read_sample", lambda: sample)
+    sample = queries.Sample(few, {query: data.queries[query] for query in asked}, data.qrels)
+    monkeypatch.setattr(queries, "read_sample", lambda: sample)
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments):
@@ -84,7 +84,7 @@ def test_what_the_demo_recommends_is_installed_first(run, monkeypatch, missing):
 
 def test_the_sample_is_what_its_readme_says():
     """Sixty questions over six hundred passages; every gold passage is among them."""
-    data = demo.read_sample()
+    data = queries.read_sample()
     ids = {document.id for document in data.documents}
     assert (len(data.documents), len(data.queries)) == (600, 60)
     assert all(gold <= ids and len(gold) == 2 for gold in data.qrels.values())

@@ -17,8 +17,8 @@ from crabpath_retrievers import (
     NotFoundError,
     StoreError,
     StoreUnavailableError,
+    VectorIndex,
 )
-from crabpath_retrievers.vectors.base import VectorIndex
 from tests.seams import get_engine
 
 PLAIN = DeterministicFakeEmbedding(size=16)

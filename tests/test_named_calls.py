@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import crabpath_retrievers
-from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import CrabPath, CrabPathRetriever, EdgeKind, Settings
 
 ROOT = Path(__file__).parents[1]
 FILES = [

@@ -10,12 +10,9 @@ from langchain_core.documents import Document
 
 from crabpath_lab.streams.learners import FrozenLearner
 from crabpath_lab.testing import LearnerTests
-from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult, VectorIndex
 from crabpath_retrievers.errors import EmbeddingMismatchError
-from crabpath_retrievers.routing.policy import Decision, RoutingResult
 from crabpath_retrievers.testing import LinkerTests, RouterTests, VectorIndexTests
-from crabpath_retrievers.vectors.base import VectorIndex
 
 WITHOUT_PYTEST = """
 import sys

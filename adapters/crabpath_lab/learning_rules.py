@@ -13,11 +13,12 @@ from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning import lesson
 from crabpath_retrievers.learning.credit import CreditedTurn
-from crabpath_retrievers.learning.rules import episode_credit, policy_gradient
+from crabpath_retrievers.learning.rules import policy_gradient
+from crabpath_retrievers.learning.rules.credit import assign_episode_credit
 
 _BLIND_FACTOR = 0.85
 _assign_edge_credit = policy_gradient.assign_edge_credit
-_assign_episode_credit = episode_credit.assign_episode_credit
+_assign_episode_credit = assign_episode_credit
 _build_episode = lesson.Lesson.build_episode
 
 

@@ -10,7 +10,7 @@ from crabpath_retrievers.crabpath import CrabPath
 
 @contextmanager
 def open_scratch(**opening: Any) -> Iterator[CrabPath]:
-    """A memory that is deleted afterwards, as whoever measures knows: no warning says so.
+    """Open a memory that is deleted afterwards; without the warning about it.
 
     Args:
         opening: Arguments of ``CrabPath.open`` but the path.

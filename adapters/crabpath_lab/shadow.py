@@ -58,7 +58,7 @@ class ShadowRetriever(BaseRetriever):
 
     @property
     def failures(self) -> int:
-        """How many questions the memory could not answer, or not in time; they have no turn."""
+        """Number of questions that the memory failed to answer in time; they have no turn."""
         return self.shadow.failures
 
     def invoke(
@@ -118,7 +118,7 @@ class ShadowRetriever(BaseRetriever):
     def _follow(
         self, query: str, found: list[Document], asked: RunnableConfig | None, run_id: str
     ) -> list[Document]:
-        """Name what was found; the memory will answer beside it. Nothing here may fail."""
+        """Mark documents with their turn; the memory answers in the background. Never fails."""
         try:
             own: dict[str, Any] = {name: getattr(self.beside, name) for name in FIELDS}
             own |= {**add_config(asked, {}), "run_id": run_id}
@@ -147,7 +147,7 @@ def _hand_on(config: RunnableConfig | None, options: dict[str, Any]) -> dict[str
 
 
 def _mark(document: Document, turn: str, namespace: str, name: str) -> Document:
-    """A copy whose metadata name its turn; the document itself where it has such a key."""
+    """Copy of a document with its turn in the metadata; unchanged if it has such a key."""
     if METADATA_KEY in document.metadata:
         return document
     block = {"turn_id": turn, "namespace": namespace, "id": name}

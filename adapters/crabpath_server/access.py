@@ -65,7 +65,7 @@ class Grant:
         return ALL_NAMESPACES in self.namespaces
 
     def require(self, right: str) -> None:
-        """Refuse what this does not allow.
+        """Refuse a request that these rights do not allow.
 
         Raises:
             ForbiddenError: The right is missing.

@@ -256,7 +256,7 @@ class _PatientServer(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer on for a moment, then what has been accepted, then close."""
+        """Shut down: keep answering briefly, finish accepted requests, close."""
         announce_leaving(self.lifespan.state)
         await self._wait(self._leaving_seconds)
         waiting = [each for listening in sockets or () for each in _accept_waiting(listening)]

@@ -212,7 +212,7 @@ class ServedMemory(CrabPath):
             self._client = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what the server does not offer.
+        """Refuse an attribute that the server does not offer.
 
         Raises:
             InvalidInputError: For parts of a memory; AttributeError for any other name.
@@ -223,7 +223,7 @@ class ServedMemory(CrabPath):
         raise AttributeError(message)
 
     def __repr__(self) -> str:
-        """Where the server is."""
+        """Show the server's address."""
         return f"<ServedMemory {self.url}>"
 
     def __reduce__(self) -> NoReturn:

@@ -12,14 +12,15 @@ import typer
 from rich.markup import escape
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.commands import add_commands, add_programs
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     DEMO_STORE,
     Namespace,
     Output,
     QueryFlags,
     Store,
+    add_commands,
+    add_programs,
     errors,
     parse_time,
 )

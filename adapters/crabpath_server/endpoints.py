@@ -1,4 +1,4 @@
-"""What an endpoint is, and what its function is given.
+"""Declares endpoints and the arguments of their functions.
 
 To add one, write its function, and list it in the table that
 :func:`crabpath_server.app.create_app` gets, as in
@@ -61,10 +61,10 @@ Ids = Annotated[list[str], Field(max_length=10_000)]
 
 
 class LateAnswerError(ServiceError):
-    """There is no answer in time."""
+    """The answer took longer than the time limit."""
 
     def __init__(self, seconds: float) -> None:
-        """Say that there was none within so many seconds."""
+        """Say after how many seconds the request was given up."""
         super().__init__(
             f"there was no answer within {seconds:g} s; what was asked for may still be done"
         )

@@ -81,7 +81,7 @@ async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceLi
 
 
 class NeighborParameters(ApiInput):
-    """Which edges of which node."""
+    """Selects a node and some of its edges."""
 
     node: str = Field(description="Id of a chunk or note.")
     kind: str | None = Field(None, description="Only this kind; else those that queries follow.")
@@ -168,7 +168,7 @@ class AuthorityBody(ApiInput):
 
 
 class NodeCount(ApiOutput):
-    """How many nodes were set."""
+    """Number of nodes that were set."""
 
     nodes: int
 
@@ -198,7 +198,7 @@ class TierCounts(ApiOutput):
 
 
 class LearningReport(ApiOutput):
-    """How a namespace learns."""
+    """Report on a namespace's learning."""
 
     success: list[SuccessBucket] = Field(description="Of the newest 500 feedback, oldest first.")
     tiers: list[TierCounts] = Field(description="Oldest first; the last one is now.")
@@ -266,7 +266,7 @@ def _add_tiers(edges: Any) -> dict[TierName, int]:
 
 
 class MaintenanceBody(ApiInput):
-    """Which steps to run."""
+    """Selects the maintenance steps to run."""
 
     steps: list[str] = Field(list(MAINTENANCE_STEPS))
 
@@ -295,7 +295,7 @@ async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceReport:
 
 
 class RegionParameters(ApiInput):
-    """Which level."""
+    """Selects a level of regions."""
 
     level: int | None = Field(None, ge=1, le=64, description="Null: the finest one.")
 
@@ -349,7 +349,7 @@ class SnapshotBody(ApiInput):
 
 
 class RestoreBody(ApiInput):
-    """Which snapshot."""
+    """Selects a snapshot."""
 
     snapshot: str = Field(description="Its id or name.")
 

@@ -336,7 +336,7 @@ class _MemoryServer(MCPServer):
         ]
 
     def _explain(self, error: Exception) -> str | None:
-        """Our sentence about what failed; None if it is no error of ours or of the arguments."""
+        """Message of an error of ours or of the arguments; None for others."""
         cause = error.__cause__
         if isinstance(cause, CrabPathError):
             return self._names.hide(describe_error(cause))

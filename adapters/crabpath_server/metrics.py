@@ -18,7 +18,7 @@ _lock = make_lock()  # the collector of OpenTelemetry gives two readers each oth
 
 @cache
 def _open_registry() -> CollectorRegistry:
-    """Where the metrics of this process are read, whichever of its applications is asked."""
+    """Registry of all metrics of this process, shared by its applications."""
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(
         disable_target_info=True, scope_info_enabled=False, registry=registry

@@ -66,7 +66,7 @@ class SourceNames:
         return (await self.find([name]))[name]
 
     async def find_start(self, start: str | None) -> str | None:
-        """How stored sources begin that are shown to begin with a text."""
+        """Stored prefixes of the sources whose shown names start with ``text``."""
         await self.refresh()
         if start is None or not self._root:
             return start

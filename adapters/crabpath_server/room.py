@@ -23,7 +23,7 @@ class Places:
     """
 
     def __init__(self, number: int, what: str) -> None:
-        """So many places for ``what``, which messages name."""
+        """Limit concurrent requests to a number of places; ``what`` names them in messages."""
         self._number, self._what = number, what
         self._taken = Counter[str | None]()
 

@@ -253,7 +253,7 @@ class WholeDocument(StoredDocument):
 
 
 class DocumentsParameters(ApiInput):
-    """Which documents to list."""
+    """Selects documents."""
 
     source: str | None = None
     under: str | None = Field(None, description="Only sources that begin with this text.")
@@ -262,7 +262,7 @@ class DocumentsParameters(ApiInput):
 
 
 class SourcesParameters(ApiInput):
-    """Which sources to list."""
+    """Selects sources."""
 
     under: str | None = Field(None, description="Only those that begin with this text.")
     after: str | None = Field(None, description="The last source of the page before this one.")
@@ -270,19 +270,19 @@ class SourcesParameters(ApiInput):
 
 
 class SourceParameters(ApiInput):
-    """Which source to delete."""
+    """Selects the source to delete."""
 
     source: str
 
 
 class ListParameters(ApiInput):
-    """How many to list."""
+    """Limits a list."""
 
     limit: Limit = 100
 
 
 class Deleted(ApiOutput):
-    """How many chunks and notes were deleted."""
+    """Number of deleted chunks and notes."""
 
     deleted: int
     documents: int = Field(description="Documents of these chunks, whole or in part.")
@@ -383,7 +383,7 @@ async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
 
 
 class FeedbackBody(ApiInput):
-    """How a turn went."""
+    """Feedback on a turn."""
 
     turn_id: str | None = Field(
         None, description="The turn; without one, the last turn of the session or namespace."
@@ -409,7 +409,7 @@ class FeedbackBody(ApiInput):
 
 
 class FeedbackParameters(ApiInput):
-    """Which feedback to list."""
+    """Selects feedback."""
 
     turn_id: str | None = None
     limit: Limit = 100
@@ -510,7 +510,7 @@ async def read_notes(call: Call, given: ListParameters) -> NoteList:
 
 
 class TurnsParameters(ApiInput):
-    """Which turns to list."""
+    """Selects turns."""
 
     limit: Limit = 100
     after: str | None = Field(None, description="The last turn of the page before this one.")

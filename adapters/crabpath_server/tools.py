@@ -187,7 +187,7 @@ async def judge_search(call: Call, given: OutcomeArguments) -> Receipt:
 
 
 class CorrectArguments(ApiInput):
-    """Write down what is right where a document misled the answer.
+    """Correct a document that misled the answer.
 
     The correction stands before the wrong documents from now on. Nothing is deleted.
     """
@@ -249,7 +249,7 @@ async def delete_all(call: Call, given: ForgetArguments) -> Deletion:
 
 
 def _find_url(name: str, metadata: Any) -> str:
-    """Where a document can be read by people, if that is known; else its resource here."""
+    """Address where people can read a document; without one, its MCP resource."""
     for key in ("url", "source"):
         place = metadata.get(key)
         if isinstance(place, str) and place.lower().startswith(("http://", "https://")):

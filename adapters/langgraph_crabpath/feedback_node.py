@@ -79,7 +79,7 @@ class FeedbackNode(GraphNode):
     def _ask_person(
         self, state: Any, turns: list[str], fixed: dict[str, Any]
     ) -> Operations[list[dict[str, Any]]]:
-        """Ask a person until what they say can be used; LangGraph replays earlier answers."""
+        """Ask a person until the reply is valid; LangGraph replays earlier replies."""
         answer = self._find_answer(state)
         held = [
             item

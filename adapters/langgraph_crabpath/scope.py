@@ -72,7 +72,7 @@ def resolve_task_type(given: TaskType | None, config: RunnableConfig) -> str | N
 def _call(
     given: str | Callable[[Runtime[Any], RunnableConfig], T], config: RunnableConfig
 ) -> str | T:
-    """An option for a run: what its function returns, or the text itself."""
+    """Resolve an option for a run: call it if it is a function."""
     return given(find_runtime(config), config) if callable(given) else given
 
 

@@ -507,7 +507,7 @@ def _require_value(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_plain(part: object) -> Any:
-    """A number of numpy as one of Python, for what JSON does not know."""
+    """Convert a numpy number to a Python one, for JSON."""
     plain = to_plain(part)
     if plain is part:
         msg = f"{part!r:.80} is none"

@@ -27,7 +27,7 @@ from crabpath_retrievers.storage.write.namespaces import advance_clock
 _NAMESPACE = "bench"
 _BATCH = 4000
 _DECAY_NATS = 2.0  # nats since the weights were learned: a weight of .3 has .04 left of it
-_COMMAND = (sys.executable, "-m", "crabpath_retrievers.cli", "maintain", "--json", "--store")
+_COMMAND = (sys.executable, "-m", "crabpath_retrievers", "maintain", "--json", "--store")
 
 Query = Callable[[], object]
 

@@ -13,18 +13,16 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from typing_extensions import Unpack
 
 from crabpath_retrievers.callbacks.runs import (
+    FEEDBACK_EVENT,
+    TARGET_FIELDS,
     ChainRun,
     ChainTracker,
     RetrievedTurn,
     find_turns_in_state,
     make_feedback,
-    select_most_specific,
-)
-from crabpath_retrievers.callbacks.signals import (
-    FEEDBACK_EVENT,
-    TARGET_FIELDS,
     make_observed_signals,
     parse_signals,
+    select_most_specific,
 )
 from crabpath_retrievers.config.outcome_policy import (
     PAUSE_EXCEPTIONS,
@@ -37,7 +35,7 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource, S
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
+from crabpath_retrievers.learning.outcomes import ParsedOutput, parse_output
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage import GraphStore

@@ -1,21 +1,342 @@
-"""How commands join the command line: those of the base, and those of installed parts.
+"""What commands share: options, output, exit codes for errors, and how they join the command line.
 
 A part has an entry point of the group ``crabpath.commands``: a function that takes the
 application and adds its commands.
 """
 
+import inspect
+import json
+import logging
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial, wraps
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any, get_args
 
 import typer
+from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
 from typer.core import TyperCommand
+from typing_extensions import TypedDict, get_type_hints
 
-from crabpath_retrievers.cli.options import Output, errors, print_output, report_errors
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.extras import explain_missing_part
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers.core.text import to_printable
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+)
+from crabpath_retrievers.learning.recorder import Recorder
+from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.opening import place_of, require_existing, require_graph
+
+
+class Terminal(Console):
+    """A console that strips control sequences from titles, names and messages."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Lay out a text, in tables too, without its control characters."""
+        return super().render_str(to_printable(text), **options)
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings of the library where no logging is configured."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        errors.print(escape(self.format(record)), style="yellow")
+
+
+def leave_receipts_to_command() -> None:
+    """Print no warnings about feedback: the command prints the receipts."""
+    handler = _Warnings(logging.WARNING)
+    handler.addFilter(lambda record: record.name != Recorder.__module__)
+    logging.lastResort = handler
+
+
+out = Terminal()
+errors = Terminal(stderr=True)
+
+Store = Annotated[
+    str, typer.Option("--store", "-s", envvar="CRABPATH_STORE", help="Directory or database URL.")
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        envvar="CRABPATH_VECTORS",
+        help="Directory of the vectors, URL of a Chroma server, or pgvector for the database of "
+        "the store, which remembers it; the others are needed for a store at a URL.",
+    ),
+]
+Replica = Annotated[
+    str | None,
+    typer.Option(
+        envvar="CRABPATH_REPLICA",
+        help="URL of a streaming standby of the database of the store, which queries read.",
+    ),
+]
+EmbedderName = Annotated[
+    str | None,
+    typer.Option(
+        "--embeddings",
+        envvar="CRABPATH_EMBEDDINGS",
+        metavar="PROVIDER:MODEL",
+        help="Embedder, such as openai:text-embedding-3-small; the memory remembers it.",
+    ),
+]
+
+
+class PlaceFlags(TypedDict, total=False):
+    """Options by which a command opens a memory."""
+
+    vectors: Vectors
+
+
+class OpenFlags(PlaceFlags, total=False):
+    """Options of a command that embeds texts."""
+
+    embeddings: EmbedderName
+
+
+class QueryFlags(OpenFlags, total=False):
+    """Options of a command that asks questions."""
+
+    replica: Replica
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")]
+namespace_option = partial(typer.Option, "--namespace", "-n")
+Namespace = Annotated[str, namespace_option(help="The namespace whose learned weights apply.")]
+OneNamespace = Annotated[str, namespace_option(help="The namespace.")]
+Within = Annotated[str | None, namespace_option(help="Look in this namespace alone.")]
+Place = Annotated[str | None, typer.Argument(metavar="STORE", help="As --store.")]
+StoreOrFile = Annotated[
+    Path, typer.Argument(metavar="[STORE] FILE", help="The file; before it the store, or --store.")
+]
+_File = Annotated[str | None, typer.Argument(hidden=True)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would change.")]
+DEFAULT_STORE = "memory"
+DEMO_STORE = "demo-memory"
+"""Where the demo leaves its memory, to be explored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Printer of a command.
+
+    Attributes:
+        data: Printed as JSON with ``--json``.
+        text: Printed otherwise: lines with markup, and tables.
+        warnings: Printed on standard error before the text, and not with ``--json``.
+        errors: Printed on standard error in any case.
+        code: Exit code.
+    """
+
+    data: object
+    text: Iterable[RenderableType] = ()
+    warnings: Iterable[str] = ()
+    errors: Iterable[str] = ()
+    code: int = 0
+
+    def print(self, *, as_json: bool) -> None:
+        """Print it, and exit with its code unless that is 0."""
+        if as_json:
+            typer.echo(json.dumps(self.data))
+        else:
+            for warning in self.warnings:
+                errors.print(warning)
+            for part in self.text:
+                out.print(part)
+        for error in self.errors:
+            errors.print(error)
+        if self.code:
+            raise typer.Exit(self.code)
+
+
+def make_table(
+    columns: Sequence[str | Column], rows: Iterable[Sequence[RenderableType]], **options: Any
+) -> Table:
+    """A table, without lines unless ``options`` say so; texts in cells are shown as they are."""
+    table = Table(*columns, **{"box": None, "pad_edge": False, **options})
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    """Numbers with the things they count: ``3 added, 1 removed``."""
+    return ", ".join(f"{number} {name}" for name, number in counts.items())
+
+
+def dim(text: str) -> str:
+    """A text for people, escaped, that is less important than the others."""
+    return f"[dim]{escape(text)}[/dim]"
+
+
+def confirm_deletion(question: str, *, yes: bool) -> None:
+    """Confirm a deletion if a person can answer; a no ends the command.
+
+    Args:
+        question: What would be lost.
+        yes: Whether the answer was given beforehand.
+    """
+    if not yes and sys.stdin.isatty():
+        typer.confirm(to_printable(question), abort=True, err=True)
+
+
+@contextmanager
+def existing_store(store: str) -> Iterator[GraphStore]:
+    """Open the graph store of an existing memory, without its vectors."""
+    place = place_of(store)
+    require_existing(place)
+    require_graph(place)
+    with closing(GraphStore(place)) as opened:
+        yield opened
+
+
+@contextmanager
+def catch_signals() -> Iterator[Event]:
+    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
+    ended = Event()
+    former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(number: int, _frame: object) -> None:
+        ended.set()
+        signal.signal(number, former[number])
+
+    for number in former:
+        signal.signal(number, end)
+    try:
+        yield ended
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def stored_settings(store: GraphStore) -> Settings:
+    """The settings that the process which serves a memory has published in its store."""
+    return parse_settings(read_published_settings(store))
+
+
+def parse_time(option: str, text: str | None) -> datetime | None:
+    """A time in ISO 8601, as it is given; None for none.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    try:
+        return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        msg = f"{option} must be a time such as 2027-01-01 or 2027-01-01T08:00, not {text!r}"
+        raise InvalidInputError(msg) from error
+
+
+def _list_parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a command, among them each key of its ``**`` options; None by default."""
+    found, kind = list[inspect.Parameter](), inspect.Parameter.KEYWORD_ONLY
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation)  # of Unpack[...]
+            flags = get_type_hints(options, include_extras=True).items()
+            found += [inspect.Parameter(n, kind, default=None, annotation=a) for n, a in flags]
+        else:
+            found.append(parameter)
+    return found
+
+
+def report_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that prints errors of the library as one sentence, and exits with a code.
+
+    One whose only place is a store takes it as an argument, too; one that takes a ``file`` takes it
+    as an argument before that.
+    """
+    parameters, kind = _list_parameters(command), inspect.Parameter.KEYWORD_ONLY
+    names = {parameter.name for parameter in parameters}
+    if "store" in names and ("file" in names or not any(map(_is_argument, parameters))):
+        given = _File if "file" in names else Place
+        parameters.append(inspect.Parameter("place", kind, default=None, annotation=given))
+    parameters.append(inspect.Parameter("context", kind, annotation=typer.Context))
+
+    @wraps(command)
+    def wrapper(
+        *args: Any, context: typer.Context, place: str | None = None, **kwargs: Any
+    ) -> None:
+        logging.lastResort = _Warnings(logging.WARNING)
+        try:
+            if place is not None and "file" in kwargs:
+                place, kwargs["file"] = str(kwargs["file"]), Path(place)
+            if place is not None:
+                _require_one_store(context, place, kwargs["store"])
+                kwargs["store"] = place
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            errors.print("Stopped")
+            raise typer.Exit(130) from None
+        except CrabPathError as error:
+            errors.print(f"[red]Error:[/red] {escape(str(error))}")
+            usage = isinstance(error, (InvalidInputError, NotFoundError))
+            raise typer.Exit(2 if usage else 1) from error
+
+    return _declare(wrapper, parameters)
+
+
+def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
+    """Refuse two stores, of which one would be ignored; an environment variable gives way.
+
+    Raises:
+        InvalidInputError: The option ``--store`` was given, and is another one.
+    """
+    source = context.get_parameter_source("store")
+    said = source is not None and source.name == "COMMANDLINE"
+    if said and place_of(option) != place_of(argument):
+        msg = f"two stores are given, {argument} and --store {option}: give one of them"
+        raise InvalidInputError(msg)
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter of a command is no option."""
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return any(isinstance(item, typer.models.ArgumentInfo) for item in metadata)
+
+
+def _declare(
+    wrapper: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """The wrapper, with parameters that Typer reads."""
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[..., None]:
+    """A command that prints what a function returns, as JSON with the option ``--json``."""
+
+    @wraps(command)
+    def wrapper(*args: Any, as_json: bool, **kwargs: Any) -> None:
+        result = command(*args, **kwargs)
+        for output in (result,) if isinstance(result, Output) else result:
+            output.print(as_json=as_json)
+
+    flag = inspect.Parameter(
+        "as_json",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
+    )
+    return report_errors(_declare(wrapper, [*_list_parameters(command), flag]))
+
 
 Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
 """Functions by the name of their command; what they return is printed."""
@@ -33,7 +354,7 @@ class _Command(TyperCommand):
     """A command that says how to give it a text which begins with a dash."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed."""
+        """Parse the command line."""
         typed = [*args]
         try:
             return super().parse_args(ctx, args)

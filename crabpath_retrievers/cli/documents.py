@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     OpenFlags,
     Output,
@@ -35,9 +35,13 @@ from crabpath_retrievers.core.query import is_url, require_count
 from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
+from crabpath_retrievers.ingest.files import (
+    KnownRoots,
+    describe_skipped,
+    read_documents,
+    require_path,
+)
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
@@ -90,7 +94,7 @@ def _describe_chunks(report: IngestReport) -> str:
 
 @contextmanager
 def _explain_stop(describe: Callable[[], str]) -> Iterator[None]:
-    """Where the user interrupts, print what that means."""
+    """Print what was done so far if the user interrupts."""
     try:
         yield
     except KeyboardInterrupt:
@@ -205,7 +209,7 @@ def _warn_of(skipped: Mapping[str, str]) -> list[str]:
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
-    """Every file that changes, after its former name, with its sections by their fate."""
+    """Counts of added, changed and deleted sections by file, with its former name."""
     files: dict[str, Counter[str]] = {}
     for section in sections:
         files.setdefault(_describe_source(section), Counter())[section.fate] += 1
@@ -371,7 +375,7 @@ def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
 
 
 def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str | None:
-    """Where the vectors of a memory are, as far as that is known without opening them."""
+    """Place of a memory's vectors, as far as it is known without opening them."""
     meta = opened.catalog.meta()
     wrapped = wrapped_store(meta)
     if wrapped is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.cli import documents, feedback, namespaces, queries
+from crabpath_retrievers.cli import documents, feedback, queries
 from crabpath_retrievers.cli.commands import Commands, add_commands, add_group, add_parts
 
 app = typer.Typer(
@@ -67,12 +67,12 @@ add_group(
     "history",
     "Snapshots of what a namespace has learned; freezing it.",
     {
-        "snapshot": namespaces.take_snapshot,
-        "delete": namespaces.delete_snapshot,
-        "list": namespaces.list_snapshots,
-        "restore": namespaces.restore_snapshot,
-        "freeze": namespaces.freeze_namespace,
-        "unfreeze": namespaces.unfreeze_namespace,
+        "snapshot": feedback.take_snapshot,
+        "delete": feedback.delete_snapshot,
+        "list": feedback.list_snapshots,
+        "restore": feedback.restore_snapshot,
+        "freeze": feedback.freeze_namespace,
+        "unfreeze": feedback.unfreeze_namespace,
     },
 )
 add_parts(app)

@@ -173,7 +173,7 @@ class Knobs(ValidatedSettings):
 
 
 class AutotuneSettings(ValidatedSettings):
-    """When knobs are changed, how far and how fast."""
+    """Settings of the autotuner: when, how far and how fast it changes knobs."""
 
     enabled: bool = False
     """Whether knobs are changed automatically: after every ``every_feedbacks``, and in maintenance.

@@ -29,7 +29,7 @@ _NEVER_COUNTED = PAUSE_EXCEPTIONS | {
 
 
 class Rule(ValidatedSettings):
-    """How one kind of event counts: ``Rule(outcome, source, on)``."""
+    """Outcome and source of one kind of event: ``Rule(outcome, source, on)``."""
 
     outcome: Signed
     """Outcome in [-1, 1]. For scores, the outcome of a full score: a score s in [0, 1] becomes
@@ -59,7 +59,7 @@ class Rule(ValidatedSettings):
 
 
 class OutcomePolicy(ValidatedSettings):
-    """How the events of a host count as feedback.
+    """Maps events of a host to outcomes and reward sources.
 
     One policy serves LangChain, LangGraph and LlamaIndex; docs/how-to/feedback-callbacks.md lists
     the events that each of them reports. A chain is whatever the host runs around the retrieval: a

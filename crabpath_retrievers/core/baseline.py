@@ -37,7 +37,7 @@ class Baseline:
 
     @property
     def evidence(self) -> float:
-        """How far an outcome without stated use tells documents apart, in [0, 1].
+        """Weight of an outcome without stated use as evidence about documents, in [0, 1].
 
         ``2 P(success) - 1``, at least 0, with the mean of a Beta(3, 1) posterior as P(success).
         Where chains fail as often as not, a failure was to be expected whatever was returned, and a

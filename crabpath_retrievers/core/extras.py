@@ -30,7 +30,7 @@ def list_missing(modules: Sequence[str]) -> list[str]:
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:
-    """Refuse what needs an extra that is not installed.
+    """Refuse a feature whose extra is not installed.
 
     Args:
         extra: Name of the extra.

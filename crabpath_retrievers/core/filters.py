@@ -88,7 +88,7 @@ def require_bounded(condition: object) -> None:
 
 
 def list_ordered_keys(condition: object) -> list[str]:
-    """The keys that a filter compares as larger or smaller; none of what is no dictionary."""
+    """Keys that a filter compares as larger or smaller; empty for a non-dictionary."""
     keys = []
     for key, value in condition.items() if isinstance(condition, Mapping) else ():
         if key in _GROUPS:
@@ -204,7 +204,7 @@ def _parse_comparison(
 
 
 def _to_scalar(given: Any) -> str | float | None:
-    """A value as it is stored; None for what no store compares."""
+    """Convert a value to its stored form; None if no store compares it."""
     value = to_plain(given)
     if isinstance(value, str):
         return to_storable(value)

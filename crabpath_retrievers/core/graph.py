@@ -29,6 +29,9 @@ _SINGLE = np.arange(1 << 16, dtype="<u2").view("<f2").astype(np.float32)
 class EdgeKind(Enum):
     """Why an edge exists. The values are stored; never renumber them."""
 
+    label: str
+    """The name shown to users and written into records, such as ``mentioned_by``."""
+
     STOP = 0
     SIBLING = 1
     LINK = 2
@@ -51,7 +54,6 @@ class EdgeKind(Enum):
     def __init__(self, _value: int) -> None:
         """Store the label: it is read for every edge of a walk."""
         self.label = self.name.lower()
-        """The name shown to users and written into records, such as ``mentioned_by``."""
 
     # Members are singletons: hashing the name, as Enum does, takes three times as long.
     __hash__ = object.__hash__

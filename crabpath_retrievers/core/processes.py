@@ -1,4 +1,4 @@
-"""Background work, and what a forked process finds: neither threads nor connections of its own.
+"""Background work that survives a fork: threads and connections are made anew.
 
 It neither uses nor releases what was open at the fork. Connections would mix two conversations.
 The engines inside of a process cannot even be used anew: embedded Chroma waits for its threads,

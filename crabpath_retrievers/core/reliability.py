@@ -246,7 +246,7 @@ def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[fl
 
 
 def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
-    """Yield what one returned document counts for, with its strength."""
+    """Yield the bins for which one returned document counts, with its strength."""
     yield _RETURNED, 1.0
     memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORY_FEATURES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:

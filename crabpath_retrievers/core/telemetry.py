@@ -79,7 +79,7 @@ class ObservedMemory(Protocol):
         """Whether it was not closed."""
 
     def count_waiting(self) -> int:
-        """How much feedback waits to be learned from."""
+        """Count the feedback that waits to be learned from."""
 
 
 # Spans.

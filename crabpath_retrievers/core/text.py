@@ -816,7 +816,7 @@ class QueryInformation(NamedTuple):
         return float(self.nats.sum())
 
     def find_words(self, packed: Sequence[bytes]) -> Floats:
-        """Which texts contain which words of the query, 1 or 0, shape ``[n, Q]``.
+        """Incidence of the query's words in texts, 1 or 0, shape ``[n, Q]``.
 
         Args:
             packed: Words of ``n`` texts as from :func:`encode_terms`.

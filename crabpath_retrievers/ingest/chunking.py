@@ -1,19 +1,26 @@
 """Splits documents into chunks, with ids derived from content, titles and link targets.
 
-Documents without text, such as blank pages: they are skipped, with one warning.
+Before it is split, a text loses what is none: front matter, pictures in its code. Links in a text,
+and the targets under which a document can be reached, are references. Documents without text, such
+as blank pages, are skipped, with one warning.
 """
 
 import hashlib
 import json
 import logging
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from io import StringIO
 from itertools import pairwise
 from pathlib import PurePosixPath
+from posixpath import dirname, join, normpath
 from typing import Any
+from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
 from langchain_core.documents import Document
 from langchain_text_splitters import RecursiveCharacterTextSplitter, TextSplitter
@@ -35,16 +42,217 @@ from crabpath_retrievers.core.text import (
     prepend_title,
     to_plain,
     to_storable,
+    tokenise,
 )
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
-from crabpath_retrievers.ingest.cleaning import begins_with_tags, split_front_matter
-from crabpath_retrievers.ingest.references import (
-    MAX_TARGET_CHARS,
-    collect_addresses,
-    find_references,
-)
-from crabpath_retrievers.ingest.tables import split_with_header
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+
+# URLs may contain one pair of parentheses, as those of Wikipedia do.
+_MARKDOWN_LINK = re.compile(
+    r"\[[^\]\n]{0,300}\]\(\s*<?((?:[^()<>\s]|\([^()<>\s]{0,200}\)){1,500})>?(?:\s+[^)\n]{0,200})?\)"
+)
+_WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
+_HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
+_BARE_URL = re.compile(r"https?://(?:[^\s<>()\[\]\"']|\([^\s<>()\[\]\"']{0,200}\)){3,500}")
+_MAX_TARGETS = 64
+MAX_TARGET_CHARS = 500  # characters; databases index texts of bounded length only
+
+
+def find_references(text: str, source: str) -> tuple[str, ...]:
+    """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
+
+    Args:
+        text: Text of a chunk.
+        source: Path or URL of its document; relative links are resolved against it.
+    """
+    found = {_name_page(name): None for name in _WIKI_LINK.findall(text)}
+    for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
+        for target in pattern.findall(text):
+            address = _normalise_target(target, source)
+            if address:
+                found[address] = None
+    return tuple(target for target in found if len(target) <= MAX_TARGET_CHARS)[:_MAX_TARGETS]
+
+
+def collect_addresses(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the targets that lead to a document: its path or URL, and its title for wiki links."""
+    places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
+    found = {_normalise_target(place, ""): None for place in places}
+    if title:
+        found[_name_page(title)] = None
+    return tuple(address for address in found if address and len(address) <= MAX_TARGET_CHARS)
+
+
+def _name_page(title: str) -> str:
+    return f"wiki:{' '.join(tokenise(title))}"
+
+
+def _normalise_target(target: str, source: str) -> str:
+    """Normalise a target; empty for anchors and for schemes that name no document."""
+    try:
+        parts = urlsplit(unquote(target.rstrip(".,;")))
+    except ValueError:
+        return ""
+    if parts.scheme in ("http", "https"):
+        path = parts.path.rstrip("/")
+        query = f"?{parts.query}" if parts.query else ""
+        return f"{parts.netloc.removeprefix('www.').lower()}{path}{query}"
+    if parts.scheme not in ("", "file") or not parts.path:
+        return ""
+    base = urlsplit(source)
+    if base.scheme in ("http", "https"):
+        host = base.netloc.lower().removeprefix("www.")
+        return host + normpath(join(dirname(base.path) or "/", parts.path)).rstrip("/")
+    return normpath(join(dirname(source), parts.path))
+
+
+_MOST_VALUES, _LONGEST_VALUE = 100, 300  # of a list in front matter; characters
+# As in Pandoc, a block begins right below its first line; else that line is a horizontal rule.
+_FRONT = re.compile(
+    r"\A\ufeff?(?:---[ \t]*\r?\n(?=\S)(?P<yaml>.{0,16384}?)^(?:---|\.\.\.)"
+    r"|\+\+\+[ \t]*\r?\n(?P<toml>.{0,16384}?)^\+\+\+)[ \t]*(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_PAGE = r"!doctype\s+html|html|head|body"
+_PART = r"div|p|table|tr|ul|ol|span|section|article|main|nav|header|h[1-6]"
+_TAGS = {
+    is_markdown: re.compile(rf"\s*(?:<\?xml[^>]*>\s*)?<(?:{names})\b[^>]*>", re.IGNORECASE)
+    for is_markdown, names in ((True, _PAGE), (False, f"{_PAGE}|{_PART}"))
+}
+
+
+def begins_with_tags(text: str, *, is_markdown: bool) -> bool:
+    """Whether a text is HTML in its code, as far as its beginning shows.
+
+    A text in Markdown may begin with the tag of a part of a page.
+    """
+    return _TAGS[is_markdown].match(text) is not None
+
+
+def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+    """Title, aliases, tags, date and day in the front matter of a text, and the text below it.
+
+    A block that is neither YAML nor TOML with keys, or above 16 KiB, is text.
+    """
+    block = _FRONT.match(text)
+    if block is None:
+        return {}, text
+    found = _parse_yaml(block["yaml"]) if block["toml"] is None else _parse_toml(block["toml"])
+    if not isinstance(found, Mapping):
+        return {}, text
+    values = {str(key).lower(): value for key, value in found.items()}
+    facts: dict[str, Any] = {key: _to_line(values.get(key)) for key in ("title", "date")}
+    facts["aliases"] = _to_list(values.get("aliases") or values.get("alias"))
+    facts["tags"] = _to_list(values.get("tags") or values.get("keywords"))
+    facts["day"] = find_day(facts["date"])
+    return {key: value for key, value in facts.items() if value}, text[block.end() :]
+
+
+def find_day(date: str) -> int | None:
+    """The day of a date in ISO 8601 as a number that filters compare, such as 20240131.
+
+    Returns:
+        None for any other date.
+    """
+    try:
+        return int(datetime.fromisoformat(date[:10]).strftime("%Y%m%d"))
+    except ValueError:
+        return None
+
+
+def _parse_yaml(block: str) -> object:
+    import yaml
+
+    try:
+        # All scalars stay text: "no" is a tag, and a date is no object.
+        return yaml.load(block, yaml.BaseLoader) if block.strip() else {}  # noqa: S506
+    except Exception:  # of a broken or too deep block
+        return None
+
+
+def _parse_toml(block: str) -> object:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(block.replace("\r\n", "\n"))
+    except Exception:  # as above
+        return None
+
+
+def _to_line(value: object) -> str:
+    """A scalar as text on one line; empty for anything else."""
+    if value is None or isinstance(value, (Mapping, list)) or value in ("null", "~"):
+        return ""
+    return " ".join(str(value).split())[:_LONGEST_VALUE]
+
+
+def _to_list(value: object) -> list[str]:
+    """Scalars of a list, or of a text with commas or, for tags of Jekyll, spaces."""
+    if isinstance(value, str):
+        value = value.split("," if "," in value else None)
+    lines = map(_to_line, value[:_MOST_VALUES]) if isinstance(value, list) else ()
+    return [line for line in lines if line]
+
+
+def split_with_header(
+    text: str, size: int, split_text: Callable[[str], Iterable[str]]
+) -> Iterator[str]:
+    """Split a Markdown text by size; every part of a table begins with its header.
+
+    Where a table is cut depends on its rows, so that a new row changes the part that it is in.
+
+    Args:
+        text: The text.
+        size: Characters of a piece, at most; a header may be added to a longer row.
+        split_text: Splits what is no table.
+    """
+    if len(text) <= size or "|" not in text:
+        yield from split_text(text)
+        return
+    lines, done = text.splitlines(keepends=True), 0
+    parsed = MarkdownIt().enable("table").disable("inline").parse(text)
+    tables = [token.map for token in parsed if token.type == "table_open" and token.map]
+    for start, end in tables:
+        header = "".join(lines[start : start + 2])
+        if start < done or len(header) > size // 2:  # within a list; or too wide to be repeated
+            continue
+        before = "".join(lines[done:start])
+        if before.strip() and len(before) > size // 4:
+            yield from split_text(before)
+            before = ""
+        for part in _group_rows(lines[start + 2 : end], size - len(header), split_text):
+            yield f"{before}{header}{part}".strip()
+            before = ""
+        done = end
+    if rest := "".join(lines[done:]).strip():
+        yield from split_text(rest)
+
+
+def _group_rows(
+    rows: Sequence[str], size: int, split_text: Callable[[str], Iterable[str]]
+) -> Iterator[str]:
+    """Yield groups of rows of at most so many characters, more than half of it where possible."""
+    begin = 0
+    while begin < len(rows):
+        used, end, cuts = 0, begin, list[int]()
+        while end < len(rows) and used + len(rows[end]) <= size:
+            used += len(rows[end])
+            end += 1
+            if used > size // 2:
+                cuts.append(end)
+        if end == begin:
+            yield from split_text(rows[begin])
+            end += 1
+        elif end < len(rows):
+            # The same rows are cut at the same place, wherever the group begins.
+            end = min(cuts or [end], key=lambda cut: crc32(rows[cut - 1].encode()))
+            yield "".join(rows[begin:end])
+        else:
+            yield "".join(rows[begin:])
+        begin = end
+
 
 _log = logging.getLogger(__name__)
 _NOTE_ID = re.compile(r"(?:teaching|directive|correction|auto):[0-9a-f]{12,}")
@@ -94,7 +302,7 @@ _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How documents become chunks.
+    """Chunking of documents: splitter, embedded text and metadata.
 
     Attributes:
         settings: Chunk size and overlap of the default splitters, in characters.

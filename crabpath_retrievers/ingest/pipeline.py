@@ -45,14 +45,14 @@ from crabpath_retrievers.ingest.chunking import (
     make_embedding_text,
     make_metadata_id,
 )
-from crabpath_retrievers.ingest.embedding import (
+from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE, FindAll, Linking, find_here
+from crabpath_retrievers.ingest.parts import (
     ChunkEmbedder,
+    Part,
     describe_chunk,
     explain_left_out,
     warn_of_left_out,
 )
-from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE, FindAll, Linking, find_here
-from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import PublishedLinks

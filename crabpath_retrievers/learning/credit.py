@@ -23,7 +23,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.attribution.attribute import attribute_turn
+from crabpath_retrievers.learning.attribution import attribute_turn
 from crabpath_retrievers.learning.rules.verdicts import decide
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.catalog import StoredChunk

@@ -42,27 +42,30 @@ from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
-from crabpath_retrievers.learning.note_changes import NoteLearner
-from crabpath_retrievers.learning.rules.episode_credit import (
-    assign_episode_credit,
-    has_proved_right,
-    limit_share,
-    split_voices,
-)
-from crabpath_retrievers.learning.rules.failure_credit import (
+from crabpath_retrievers.learning.notes import NoteLearner
+from crabpath_retrievers.learning.rules.credit import (
     DocumentRecord,
+    assign_episode_credit,
     assign_hindsight_credit,
     compute_reward_decay,
+    has_proved_right,
+    limit_share,
     share_blame,
+    split_voices,
 )
-from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_use
-from crabpath_retrievers.learning.rules.inhibition import update_inhibition
-from crabpath_retrievers.learning.rules.passive import penalise_skips, update_co_retrieval
+from crabpath_retrievers.learning.rules.edges import (
+    count_turn_steps,
+    infer_co_use,
+    penalise_skips,
+    sum_steps,
+    update_co_retrieval,
+    update_co_use,
+    update_inhibition,
+)
 from crabpath_retrievers.learning.rules.policy_gradient import (
     compute_policy_gradient,
     get_known_credit,
 )
-from crabpath_retrievers.learning.rules.transitions import count_turn_steps, sum_steps
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
@@ -189,7 +192,7 @@ class FeedbackLearner:
 
 
 def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
-    """How much of a feedback counts that contradicts other users; None if all of it does."""
+    """Explain how much of a feedback counts that contradicts other users; None if all of it."""
     given, counted = (sum(item.credit.weight for item in items) for items in (full, limited))
     if given == counted:
         return None
@@ -319,7 +322,7 @@ class Lesson:
         return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
-        """Return a credit, times what outcomes tell, in [0, 1], if it is no more than an outcome.
+        """Scale a credit that rests on the outcome alone by the evidence of outcomes, in [0, 1].
 
         Whoever writes a correction has seen what was wrong.
         """

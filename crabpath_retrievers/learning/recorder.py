@@ -46,9 +46,8 @@ from crabpath_retrievers.learning.credit import (
     refuse_frozen,
     refuse_unknown,
 )
-from crabpath_retrievers.learning.events import parse_event_kind
 from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
-from crabpath_retrievers.learning.rules.verdicts import complete, says_the_same
+from crabpath_retrievers.learning.rules.verdicts import complete, parse_event_kind, says_the_same
 from crabpath_retrievers.learning.undo import (
     UNDONE,
     LearningHistory,
@@ -80,7 +79,7 @@ AfterLesson = Callable[[Store, str, int], object]
 
 
 class LearningTally(NamedTuple):
-    """How many waiting feedbacks one pass applied, refused, or failed to apply.
+    """Numbers of waiting feedbacks that one pass applied, refused, or failed to apply.
 
     Those whose giver had said so before count as refused.
     """

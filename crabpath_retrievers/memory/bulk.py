@@ -11,11 +11,10 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import path_of
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import SourceFile, list_files
+from crabpath_retrievers.ingest.files import KnownRoots, SourceFile, list_files
 from crabpath_retrievers.ingest.linking import FindAll, find_here
 from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
 from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.sql_tools import split_batches
 

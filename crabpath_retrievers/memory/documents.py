@@ -26,13 +26,13 @@ from crabpath_retrievers.core.text import format_value, is_blank, list_query_wor
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
 from crabpath_retrievers.ingest.files import (
+    KnownRoots,
     SourceFolder,
     describe_skipped,
     read_folder,
     require_documents,
 )
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.corrections import mark_corrections

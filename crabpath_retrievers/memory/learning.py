@@ -201,7 +201,7 @@ class MemoryLearning(Component):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> int:
-        """Set the authority of nodes: what has more of it stands before others that fit as well.
+        """Set the authority of nodes: at equal relevance, higher authority ranks first.
 
         The weights of edges that lead to it decay more slowly. Documents keep their authority when
         they are updated. Learned weights do not change now.

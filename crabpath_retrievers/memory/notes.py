@@ -17,11 +17,12 @@ from crabpath_retrievers.core.query import namespace_of, require_count, text_of,
 from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import to_json_safe
-from crabpath_retrievers.learning.note_changes import build_entry_inhibitions, find_contradicted
-from crabpath_retrievers.learning.rules.notes import (
+from crabpath_retrievers.learning.notes import (
     NoteContent,
     NoteQuestion,
+    build_entry_inhibitions,
     build_note,
+    find_contradicted,
     hash_note,
     make_note_id,
 )
@@ -187,7 +188,7 @@ def list_turns(
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Ids of what a turn returned and a text says otherwise in nearly the same words."""
+    """Ids of returned documents that a text contradicts in nearly the same words."""
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch

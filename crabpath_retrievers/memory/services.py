@@ -27,9 +27,9 @@ from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
+from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
@@ -108,7 +108,7 @@ class Settling(Protocol):
     """Memory that answers beside another retriever."""
 
     def settle(self, seconds: float) -> None:
-        """Wait at most so many seconds until what waits now is done."""
+        """Wait at most ``seconds`` for the work that waits now."""
 
 
 class Services:
@@ -146,7 +146,7 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        linking = Linking(store, tuple(linkers))
+        linking = Linking(store, tuple(linkers), index)
         self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
@@ -304,11 +304,11 @@ class Services:
         self._release.detach()
 
     def count_waiting(self) -> int:
-        """How much feedback waits to be learned from: one look-up in an index."""
+        """Count the feedback that waits to be learned from: one look-up in an index."""
         return self.store.learned.count_waiting_feedback()
 
     def warn_if_temporary(self) -> None:
-        """Say once that what is learned now is deleted with the memory, if it has no path."""
+        """Warn once that a memory without a path loses its learning when it closes."""
         if self._is_temporary:
             self._is_temporary = False
             _log.warning(
@@ -370,7 +370,7 @@ def make_lesson_hook(settings: Settings) -> AfterLesson | None:
 
 
 def describe_briefly(services: Services) -> str:
-    """Where a memory is and how large, for ``repr``: never fails, and hardly ever waits."""
+    """Describe place and size of a memory for ``repr``: never fails, and hardly ever waits."""
     if not services.is_open:
         return f"<CrabPath {services.store.name}, closed>"
     size = ""

@@ -27,12 +27,12 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.files import SourceFile
 from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.linking import PairFinder
 from crabpath_retrievers.ingest.parts import (
     FILES_AT_ONCE,
+    ChunkEmbedder,
     Part,
     PartMaker,
     decode_part,
@@ -42,8 +42,7 @@ from crabpath_retrievers.ingest.parts import (
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
-from crabpath_retrievers.vectors.embedder import Embedder
-from crabpath_retrievers.vectors.prefixes import Prefixes
+from crabpath_retrievers.vectors.embedder import Embedder, Prefixes
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -164,7 +163,7 @@ class _PartWorker:
         self._maker = PartMaker(self._store.catalog, recipe.chunking, chunks, self._store.language)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Make one part of a batch; an error that a person can mend comes instead of it."""
+        """Build one part from a batch; an error that a user can correct is returned."""
         error, part, vectors = "", b"", b""
         try:
             # Bytes: Ray takes twenty times longer to send objects than it takes to make them.
@@ -282,7 +281,7 @@ class _FindingWorker:
 def open_finders(
     location: str,
 ) -> Iterator[Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]]:
-    """Give what finds pairs on the cluster; its workers end with it."""
+    """Open finders of pairs on the cluster; their workers end with them."""
     ray = require_ray()
     workers: list[Any] = []
 

@@ -244,7 +244,7 @@ class Evidence:
 
     @cached_property
     def focus(self) -> float:
-        """How far one text is likely to answer, in [0, 1].
+        """Probability that one text is enough for an answer, in [0, 1].
 
         0 if other texts name a tenth of the candidates, or if the query has 25 words or more.
         """
@@ -254,7 +254,7 @@ class Evidence:
 
     @cached_property
     def plainness(self) -> float:
-        """How far the query asks long texts for one thing, in [0, 1].
+        """Degree in [0, 1] to which the query asks long texts for one thing.
 
         0 from 40 nats of information on, or if the candidates have 60 distinct words; 1 up to 20
         nats where they have 240.
@@ -266,7 +266,7 @@ class Evidence:
 
     @cached_property
     def weighed_words(self) -> Floats:
-        """``term_weights``, as far as words tell what the vectors tell; shape ``[n, Q]``.
+        """``term_weights``, scaled by the agreement of words with vectors; shape ``[n, Q]``.
 
         Where one text is likely to answer and the candidates that have more of the query's words
         are not nearer to it, words mislead, as those of program code do; unless they set one text
@@ -373,7 +373,7 @@ def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
 
 
 def _identify(weights: Floats) -> Floats:
-    """Up to the most of distinction for what has the codes of the query that few candidates have.
+    """Bonus for candidates with rare codes of the query, at most the one of distinction.
 
     Vectors tell codes, numbers and addresses badly from each other.
 

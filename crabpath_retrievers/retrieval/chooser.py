@@ -382,7 +382,7 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """All notes but one, as indices into the pool, best first.
+    """Indices of all notes but the best one, best first.
 
     An answer has at most one note before its documents, so that many notes cannot displace
     them: the latest one taught for this query, else the most likely one. A note in whose place

@@ -173,7 +173,7 @@ class EpisodeMemory:
         total: float,
         text: str,
     ) -> tuple[float, float, float]:
-        """How far an episode is of the same query, and of another one, and how alike they are."""
+        """Weights of an episode as one of the same query and of another, and their similarity."""
         settings, past = self._settings, _get_words(near.episode.query)
         shared, overlap = _compare_words(information, total, past)
         same = max(
@@ -410,7 +410,7 @@ def score_turns(
 
 
 class _CarriedWords(NamedTuple):
-    """How far turns of ``P`` past queries carry over to the current one for ``n`` texts, by words.
+    """Transfer of turns from ``P`` past queries to the current one for ``n`` texts, by words.
 
     Attributes:
         shares, passed: Parts of a use and of a pass that do, shape ``[P, n]``.
@@ -477,7 +477,7 @@ def _carry_words(
 
 
 def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
-    """Which texts have which words, 1 or 0, shape ``[n, W]``; words by their columns."""
+    """Incidence of words in texts, 1 or 0, shape ``[n, W]``; words by their columns."""
     marked = np.zeros((len(texts), len(places)))
     for row, text in zip(marked, texts, strict=True):
         row[[places[word] for word in places.keys() & text]] = 1.0
@@ -498,7 +498,7 @@ def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
 def _weigh_steps(
     past: Floats, query: Floats, near: Floats, used: Sequence[int], shift: float
 ) -> Floats:
-    """How far each text has overtaken each used one, in powers of e, shape ``[U, n]``.
+    """Exponent by which each text has overtaken each used one, shape ``[U, n]``.
 
     One has that is farther from the past query and nearer to the current one, by the cosine of the
     step from the used text to it with the step from the past query to the current one. It is high
@@ -519,7 +519,7 @@ def _weigh_steps(
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
-    """How far each text is to the current query what one of them was to a past query.
+    """Degree to which each text is to the current query what a used one was to a past query.
 
     The sought vector is that of the text, plus that of the query, less that of the past one, as
     words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts share it.

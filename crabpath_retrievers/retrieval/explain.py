@@ -43,7 +43,7 @@ class EdgeChanges:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReason:
-    """Why one document was returned.
+    """Reasons for which one document was returned.
 
     Attributes:
         id, title: The document, with its source where it has no title; the title is empty if it has
@@ -73,7 +73,7 @@ class DocumentReason:
 
 
 class ReasonLines(NamedTuple):
-    """Why one document was returned, for people: texts that may contain anything.
+    """Reasons for which one document was returned, as lines for people; texts are not escaped.
 
     Attributes:
         probability: Probability of relevance, with two decimals.

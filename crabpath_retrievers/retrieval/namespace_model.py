@@ -254,7 +254,7 @@ class NamespaceModels:
     def list_tried_actions(
         self, read: Reader, vector: Vector, clock: Clock, task: str | None
     ) -> Sequence[ActionStatistics]:
-        """How actions succeeded in the region of a query; empty where nothing was learned."""
+        """Success of actions in the region of a query; empty where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
         own = self._regions, self._region_settings

@@ -503,7 +503,7 @@ class RetrievalPipeline:
 
 
 def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[str]]:
-    """Ids of chunks by what names them: their own id, that of their document, their source.
+    """Ids of chunks by name: their own id, their document's, their source.
 
     Other names, which may be those of notes, are kept as they are.
     """

@@ -82,7 +82,7 @@ def find_near(
 
 
 def _describe(node: Node) -> tuple[object, ...]:
-    """Return what equals in repeats: metadata, and the words of title and text."""
+    """Key by which repeats are equal: metadata, and the words of title and text."""
     metadata = {key: value for key, value in node.metadata.items() if key not in _LOCATION_KEYS}
     words = (tuple(extract_wording(text)) for text in (node.title, node.content))
     return (json.dumps(metadata, sort_keys=True, default=str), *words)

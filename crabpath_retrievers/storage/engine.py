@@ -210,7 +210,7 @@ def ensure_private_directory(path: Path) -> Path:
 
 
 def _explain_unwritten(path: Path, error: Exception | None = None) -> StoreError:
-    """Why a directory cannot be written: there is no room, or a right is missing."""
+    """Explain why a directory cannot be written: no room, or a missing right."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return build_disk_full_error(str(path))
     msg = f"the store directory {path} cannot be written: change its permissions or choose another"
@@ -332,7 +332,7 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> St
 
 
 def _explain_unopened(file: Path) -> StoreError:
-    """Why SQLite cannot open a file: there is no room for one beside it, or a right is missing."""
+    """Explain why SQLite cannot open a file: no room beside it, or a missing right."""
     if not can_make_files(file.parent):
         return build_disk_full_error(str(file))
     if not os.access(file.parent, os.X_OK) or os.access(file, os.F_OK):

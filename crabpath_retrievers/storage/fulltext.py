@@ -34,10 +34,10 @@ class FullText(Protocol):
         """Keys of those of the nodes that are indexed, each with the words it is found by."""
 
     def defer(self, connection: sa.Connection) -> None:
-        """Leave for later what is faster done once for many nodes."""
+        """Postpone work that is faster done once for many nodes."""
 
     def complete(self, connection: sa.Connection) -> None:
-        """Do what was left for later; safe to repeat."""
+        """Finish the postponed work; safe to repeat."""
 
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float

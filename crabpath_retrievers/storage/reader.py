@@ -88,7 +88,7 @@ class Reader(ABC):
         return self
 
     def run(self, step: Callable[[], T]) -> T:
-        """Call a step of an operation, whose reads may share a connection."""
+        """Call one step of an operation on a shared connection."""
         return step()
 
     @property

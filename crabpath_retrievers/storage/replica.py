@@ -58,7 +58,7 @@ class ReplicaAwayError(StoreUnavailableError):
 
 
 class ReplicaState(NamedTuple):
-    """How a replica is.
+    """State of a read replica.
 
     Attributes:
         name: Its URL without password.
@@ -168,7 +168,7 @@ class Replica:
 
     @property
     def state(self) -> ReplicaState:
-        """How it was when it was last asked, at most a second or two ago."""
+        """Last known replica state (refreshed every second)."""
         problem = self._problem
         if problem is None and not self._is_fresh():
             problem = self._describe_lag(monotonic() - self._fresh_at)
@@ -180,7 +180,7 @@ class Replica:
             self.identity = _read_identity(connection)
 
     def start(self) -> None:
-        """Ask it for the first time, and from now on every second.
+        """Ask the replica now, and from then on every second.
 
         One that cannot be reached is no error: queries go to the primary until it can.
 
@@ -227,7 +227,7 @@ class Replica:
         self._set_problem(self._describe_lag(lag) if lag > self._max_lag else None)
 
     def _ask_primary(self) -> tuple[int, int]:
-        """How far it has written, and which server it is."""
+        """Write position and identity of the primary."""
         engine = self._primary
         with translate_database_errors(engine), open_connection(engine) as connection:
             asked = monotonic()
@@ -305,7 +305,7 @@ class Replica:
         self._thread.start()
 
     def note_write(self) -> None:
-        """From now on this process reads from the replica only what includes its last write."""
+        """Require this process's later replica reads to include its last write."""
         self._has_written = True
 
     @contextmanager

@@ -330,7 +330,7 @@ class GraphStore(Store):
 
     @property
     def replica(self) -> ReplicaState | None:
-        """How the read replica is; None without one."""
+        """State of the read replica; None without one."""
         return None if self._replica is None else self._replica.state
 
     def start_query(self) -> "QueryReader":

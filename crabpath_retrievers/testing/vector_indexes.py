@@ -187,7 +187,7 @@ class VectorIndexTests:
 
     @pytest.fixture
     def filterable(self) -> None:
-        """Skip a claim on filters where there are none."""
+        """Skip a claim on filters if the index has none."""
         if not self.filters:
             pytest.skip("the index reads no filters")
 

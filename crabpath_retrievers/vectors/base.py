@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,10 @@ class VectorIndex(ABC):
             documents in the transaction that removes them.
         switch: For the same, what puts :meth:`open_next` in its place in the transaction that
             changes the embedder.
+        deferral: For the same, what a bulk ingest of a new memory begins with: searching is slower
+            until it ends with ``completion``.
+        completion: For the same, what the end of a bulk ingest builds.
+        place: Where it is, as the graph store remembers it; see :mod:`~..vectors.opening`.
     """
 
     foreign: bool = False
@@ -56,6 +61,9 @@ class VectorIndex(ABC):
     read_only: bool = False
     removal: tuple[Change, ...] = ()
     switch: tuple[Change, ...] = ()
+    deferral: tuple[Change, ...] = ()
+    completion: tuple[Change, ...] = ()
+    place: Mapping[str, str] = MappingProxyType({"kind": "own"})
 
     @property
     def local(self) -> bool:
@@ -158,7 +166,7 @@ class VectorIndex(ABC):
         return None
 
     def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
-        """Keep what tells of which moment the graph store the vectors are."""
+        """Store the stamp that ties the vectors to a state of the graph store."""
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
         """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
@@ -168,7 +176,7 @@ class VectorIndex(ABC):
         """Read all files, and replace them if one is damaged."""
 
     def erase(self) -> None:  # noqa: B027  as above
-        """Take what was deleted out of the files of an embedded index."""
+        """Erase deleted vectors from the files of an embedded index."""
 
     def ids(self) -> Iterable[list[str]]:
         """All ids in pages; none of an index that cannot list them."""
@@ -204,7 +212,7 @@ class VectorIndex(ABC):
         raise ConfigurationError(msg)
 
     def drop_next(self) -> None:  # noqa: B027  where there can be none
-        """Delete what :meth:`open_next` holds, if anything."""
+        """Delete the collections of :meth:`open_next`, if any."""
 
     def use_next(self, following: "VectorIndex") -> None:  # noqa: B027  as above
         """Search the next index from now on; the graph store has changed to it."""

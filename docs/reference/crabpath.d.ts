@@ -666,7 +666,7 @@ export interface components {
         };
         /**
          * Deleted
-         * @description How many chunks and notes were deleted.
+         * @description Number of deleted chunks and notes.
          */
         Deleted: {
             deleted: number;
@@ -684,7 +684,7 @@ export interface components {
         };
         /**
          * DocumentUse
-         * @description How often turns of a namespace used a returned chunk or note, by their feedback.
+         * @description Number of turns of a namespace that used a returned chunk or note, by their feedback.
          */
         DocumentUse: {
             /** @description Of the chunk or note. */
@@ -763,7 +763,7 @@ export interface components {
         };
         /**
          * FeedbackBody
-         * @description How a turn went.
+         * @description Feedback on a turn.
          */
         FeedbackBody: {
             /**
@@ -963,7 +963,7 @@ export interface components {
         };
         /**
          * LearningReport
-         * @description How a namespace learns.
+         * @description Report on a namespace's learning.
          */
         LearningReport: {
             /** @description Of the newest 500 feedback, oldest first. */
@@ -1013,7 +1013,7 @@ export interface components {
         };
         /**
          * MaintenanceBody
-         * @description Which steps to run.
+         * @description Selects the maintenance steps to run.
          */
         MaintenanceBody: {
             /**
@@ -1095,7 +1095,7 @@ export interface components {
         };
         /**
          * NodeCount
-         * @description How many nodes were set.
+         * @description Number of nodes that were set.
          */
         NodeCount: {
             nodes: number;
@@ -1327,7 +1327,7 @@ export interface components {
         };
         /**
          * RestoreBody
-         * @description Which snapshot.
+         * @description Selects a snapshot.
          */
         RestoreBody: {
             /** @description Its id or name. */
@@ -2004,7 +2004,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How many chunks and notes were deleted. */
+            /** @description Number of deleted chunks and notes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2080,7 +2080,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How many chunks and notes were deleted. */
+            /** @description Number of deleted chunks and notes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2626,7 +2626,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description How many nodes were set. */
+            /** @description Number of nodes that were set. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2661,7 +2661,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How a namespace learns. */
+            /** @description Report on a namespace's learning. */
             200: {
                 headers: {
                     [name: string]: unknown;

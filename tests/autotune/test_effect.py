@@ -10,11 +10,10 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import Bag
 from typer.testing import CliRunner
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.config.settings import _parse_or_ignore
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from tests.seams import make_change
 

@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.core import TyperGroup
 
 from crabpath_retrievers import CrabPath, __version__
-from crabpath_retrievers.cli import app, options
+from crabpath_retrievers.cli import app, commands
 from crabpath_retrievers.core import progress
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.ingest.pipeline import Ingest
@@ -245,7 +245,7 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
         (("transfer", "export", "memory", "saved"), "Replace saved?"),
     )
     with monkeypatch.context() as patched:
-        patched.setattr(options, "sys", terminal)
+        patched.setattr(commands, "sys", terminal)
         for command, question in questions:
             result = cli(*command)  # nobody answers
             assert (result.exit_code, question in result.stderr) == (1, True), result.output

@@ -5,14 +5,20 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from crabpath_lab.embedding import cached_embedder
-from crabpath_retrievers import ChatModelRouter, InvalidInputError
-from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
+from crabpath_retrievers import (
+    ChatModelRouter,
+    EdgeKind,
+    InvalidInputError,
+    Node,
+    RouterChoice,
+    RoutingRequest,
+)
+from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.chat_model.simulated import (
     SimulatedChatModel,
     load_chat_model,
     shares_long_words,
 )
-from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
 

@@ -2,14 +2,15 @@
 
 import inspect
 
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli.feedback import run_feedback
-from crabpath_retrievers.core.feedback import (
+from crabpath_retrievers.core.feedback import SignalFields
+from crabpath_retrievers.integration import (
     DOCUMENT_FIELDS,
-    Feedback,
     FeedbackFields,
-    SignalFields,
+    QueryOptions,
+    RetrieverOptions,
 )
-from crabpath_retrievers.core.query import QueryOptions, RetrieverOptions
 from crabpath_retrievers.retriever import RetrieverFields
 from crabpath_server.routes import FeedbackBody, QueryBody
 from langgraph_crabpath.feedback_input import FEEDBACK_FIELDS

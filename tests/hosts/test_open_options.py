@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.integration import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.memory import services
-from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.storage import GraphStore
 from langgraph_crabpath.serving import served_retriever
 from llama_index.retrievers import crabpath as llama_index
@@ -49,7 +49,7 @@ each_constructor = pytest.mark.parametrize(
 # Where a memory is opened beside these; those of the laboratory measure memories of their own.
 OPENERS = {
     *("crabpath.py", "retriever.py", "wrap.py", "parts/operation/migrate.py"),
-    *("cli/demo.py", "cli/documents.py", "cli/feedback.py", "cli/queries.py"),
+    *("cli/queries.py", "cli/documents.py", "cli/feedback.py", "cli/queries.py"),
     *("parts/operation/commands/maintenance.py", "parts/operation/commands/transfer.py"),
     *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
     *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),

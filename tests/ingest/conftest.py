@@ -11,11 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from tables import edges, nodes
 
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, EdgeKind, VectorIndex
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.text import tokenise
-from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import _PROBE, _RELATED, _UNRELATED
 from tests.seams import get_collection
 

@@ -16,9 +16,8 @@ from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 from passages import read_passages
 
-from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers import CrabPathRetriever, EdgeKind
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from tests.seams import get_engine
 

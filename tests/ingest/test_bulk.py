@@ -18,8 +18,13 @@ from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
-from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
+from crabpath_retrievers.ingest.parts import (
+    ChunkEmbedder,
+    Part,
+    PartMaker,
+    decode_part,
+    encode_part,
+)
 from crabpath_retrievers.memory import bulk as memory_bulk
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from pdf_files import make_pdf
 
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import read_documents
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers import Node
 from crabpath_retrievers.ingest.sync import plan_sync
 
 

@@ -10,9 +10,8 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from passages import read_passages, read_questions
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever, EdgeKind
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.storage.schema import contents, edges
 

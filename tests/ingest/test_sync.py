@@ -4,8 +4,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import SyncSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
 
 DEPLOY = (

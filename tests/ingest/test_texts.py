@@ -82,7 +82,7 @@ def test_pages_are_filtered_by_the_day_of_their_front_matter(tmp_path, embedder)
 
 
 def all_pairs(memory, joined):
-    from crabpath_retrievers.core.graph import EdgeKind
+    from crabpath_retrievers import EdgeKind
 
     return joined(memory, EdgeKind.LINK) | joined(memory, EdgeKind.MENTION)
 

@@ -14,15 +14,17 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Settings, Turn
-from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
-from crabpath_retrievers.core.turn import (
+from crabpath_retrievers import (
     ConsideredEdge,
+    CrabPath,
     PathEdge,
     ReturnedDocument,
     SeedRecord,
+    Settings,
+    Turn,
     WalkStep,
 )
+from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from tests.seams import get_services
 

@@ -7,8 +7,13 @@ import pytest
 import sqlalchemy as sa
 import tables as s
 
-from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import (
+    EdgeKind,
+    EmbeddingMismatchError,
+    Feedback,
+    InvalidInputError,
+    NotFoundError,
+)
 from tests.seams import get_services, make_change
 
 

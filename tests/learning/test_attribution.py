@@ -6,9 +6,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.text import tokenise
-from crabpath_retrievers.learning.attribution.attribute import attribute_answer, attribute_turn
-from crabpath_retrievers.learning.attribution.citations import (
+from crabpath_retrievers.learning.attribution import (
     Passage,
+    attribute_answer,
+    attribute_turn,
     find_citations,
     to_passages,
 )

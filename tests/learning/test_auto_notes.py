@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.core.graph import Authority, EdgeKind
-from crabpath_retrievers.learning.rules.notes import (
+from crabpath_retrievers.core.graph import Authority
+from crabpath_retrievers.learning.notes import (
     MAX_NOTE_CHARS,
     build_auto_note,
     find_closed_gate,

@@ -140,7 +140,7 @@ def test_learn_applies_what_waits(cli, host, server):
 @learning_nothing
 def test_a_worker_learns_beside_its_server_and_ends_when_asked(tmp_path, host, server, number):
     """What comes while it runs is applied; a signal ends it with its figures and code 0."""
-    command = [sys.executable, "-m", "crabpath_retrievers.cli", "learn", "--worker", "--json"]
+    command = [sys.executable, "-m", "crabpath_retrievers", "learn", "--worker", "--json"]
     process = subprocess.Popen(
         [*command, "--poll", "0.05", "--store", str(tmp_path / "memory")],
         stdout=subprocess.PIPE,

@@ -7,8 +7,8 @@ from tables import contents, namespaces, nodes, notes, turns
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
-from crabpath_retrievers.learning.rules.notes import make_note_id
+from crabpath_retrievers.learning.notes import make_note_id
+from crabpath_retrievers.learning.rules.edges import MIN_INHIBITION
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from tests.seams import get_engine, index_at_once
 

@@ -22,7 +22,7 @@ from crabpath_retrievers.storage import GraphStore
 from tests.seams import get_engine, get_services
 
 CHILD = Path(__file__).parents[1] / "stubs" / "serving_child.py"
-LEARN_COMMAND = [sys.executable, "-m", "crabpath_retrievers.cli", "learn"]
+LEARN_COMMAND = [sys.executable, "-m", "crabpath_retrievers", "learn"]
 
 
 @pytest.fixture

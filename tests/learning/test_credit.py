@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import Feedback, ReturnedDocument
 from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.reliability import (
@@ -20,7 +20,6 @@ from crabpath_retrievers.core.reliability import (
     measure_memories,
     measure_scales,
 )
-from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.credit import assign_credit
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from crabpath_retrievers.config import LearningSettings, TierSettings
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Tier
-from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_use
-from crabpath_retrievers.learning.rules.inhibition import (
+from crabpath_retrievers.learning.rules.edges import (
     MIN_INHIBITION,
+    infer_co_use,
+    update_co_use,
     update_inhibition,
 )
 from tests.seams import make_change

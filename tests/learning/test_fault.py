@@ -8,17 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.learning.rules.episode_credit import (
-    assign_episode_credit,
-    calibrate_relevance,
-    limit_share,
-)
-from crabpath_retrievers.learning.rules.failure_credit import (
+from crabpath_retrievers.learning.rules.credit import (
     DocumentRecord,
+    assign_episode_credit,
     assign_hindsight_credit,
+    calibrate_relevance,
     compute_reward_decay,
     infer_fault,
     infer_relevance,
+    limit_share,
     share_blame,
 )
 

@@ -11,11 +11,11 @@ from tables import nodes, read_journal
 
 from crabpath_retrievers import (
     CrabPath,
+    EdgeKind,
     Feedback,
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.ingest.chunking import Chunking
 from tests.seams import get_services, make_change

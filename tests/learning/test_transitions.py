@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.learning.rules.failure_credit import infer_fault
-from crabpath_retrievers.learning.rules.transitions import (
+from crabpath_retrievers.learning.rules.credit import infer_fault
+from crabpath_retrievers.learning.rules.edges import (
     SEARCH_ACTION,
     count_turn_steps,
     get_action_type,

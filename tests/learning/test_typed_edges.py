@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import MissingExtraError
 from crabpath_retrievers.parts.typed_graph.granger import (
     MAX_ENTITIES,

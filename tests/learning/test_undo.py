@@ -11,8 +11,7 @@ import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError, Receipt
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import EdgeKind, Feedback, InvalidInputError, NotFoundError, Receipt
 from crabpath_retrievers.errors import ConflictError
 from tests.seams import get_services, make_change
 

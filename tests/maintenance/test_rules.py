@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import MaintenanceSettings
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
+from crabpath_retrievers.core.graph import StoredWeight
 from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
 from crabpath_retrievers.parts.operation.maintenance.rules import (
     compute_survival_score,

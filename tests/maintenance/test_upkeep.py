@@ -9,9 +9,8 @@ import tables as s
 from maintained import Bag, delta, key_of, weights
 from tables import read_journal
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import CrabPath, EdgeKind, Feedback, Settings
 from crabpath_retrievers.config import MaintenanceSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,

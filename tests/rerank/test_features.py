@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.core.graph import (
     LEARNED_KINDS,
     TYPED_KINDS,
     Candidate,
-    EdgeKind,
     NodeHead,
     Tier,
     WalkEdge,

@@ -6,8 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import QUESTION, TWINS, Bag, ids
 
-from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers import CrabPath, Feedback, Node
 from crabpath_retrievers.retrieval.repeats import find_repeats
 
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."

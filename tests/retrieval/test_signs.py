@@ -5,9 +5,8 @@ import sqlalchemy as sa
 from langchain_core.documents import Document
 from tables import edges, meta, names, nodes, terms
 
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, EdgeKind
 from crabpath_retrievers.core import text
-from crabpath_retrievers.core.graph import EdgeKind
 from tests.seams import get_engine
 
 FAQ = {

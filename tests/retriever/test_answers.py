@@ -13,12 +13,12 @@ from passages import read_passages, read_questions
 
 from crabpath_retrievers import (
     CrabPathRetriever,
+    EdgeKind,
     Feedback,
     InvalidInputError,
     NotFoundError,
     Settings,
 )
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.integration import Query, QueryOptions, RetrieverOptions
 from crabpath_retrievers.vectors import embedder
 from tests.seams import make_change

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
+from crabpath_retrievers import EdgeKind, Node, RouterChoice, RoutingRequest
+from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
 
 QUESTION = "Where is the harbour?"
 

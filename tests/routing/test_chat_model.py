@@ -12,10 +12,9 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import FakeListChatModel
 from werkzeug import Response
 
-from crabpath_retrievers import ChatModelRouter, RouterSettings
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers import ChatModelRouter, ModelUsage, RouterSettings, RoutingRequest
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.policy import RoutingRequest, SoftmaxRouter
+from crabpath_retrievers.routing.policy import SoftmaxRouter
 
 CLIENT_LOG = "crabpath_retrievers.routing.chat_model.client"
 SECOND = '{"follow": [2], "stop": true}'

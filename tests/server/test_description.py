@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from crabpath_server.app import ENDPOINTS, describe_api
+from crabpath_server.app import describe_api
+from crabpath_server.mcp import ENDPOINTS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

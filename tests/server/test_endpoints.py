@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from crabpath_retrievers import InvalidInputError, StoreError, __version__
 from crabpath_server import create_app
-from crabpath_server.access import RIGHTS
+from crabpath_server.mcp import RIGHTS
 
 
 def ok(response):

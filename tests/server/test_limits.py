@@ -20,7 +20,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_server import Access, Limits, add_token, create_app
-from crabpath_server.access import RIGHTS
+from crabpath_server.mcp import RIGHTS
 
 JSON = {"Content-Type": "application/json"}
 

@@ -22,10 +22,16 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_server import Access, add_token, create_app
-from crabpath_server.access import RIGHTS, Grant
-from crabpath_server.endpoints import Call, Endpoint, Tool
-from crabpath_server.mcp import Caller, create_local_server, create_mcp_server
+from crabpath_server import Access, Grant, add_token, create_app
+from crabpath_server.mcp import (
+    RIGHTS,
+    Call,
+    Caller,
+    Endpoint,
+    Tool,
+    create_local_server,
+    create_mcp_server,
+)
 from crabpath_server.routes import ListParameters, NoteList, read_notes
 
 PAGES = [

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from tables import meta, metadata
 
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers import Edge, EdgeKind, Node
 from crabpath_retrievers.core.text import list_mention_names
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change

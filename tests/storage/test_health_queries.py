@@ -2,9 +2,8 @@
 
 import pytest
 
-from crabpath_retrievers import Turn
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord
+from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.graph import StoredWeight
 from crabpath_retrievers.parts.operation.maintenance.health.queries import (
     EdgeGroup,
     HealthQueries,

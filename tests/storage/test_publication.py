@@ -4,7 +4,8 @@ import pytest
 import tables
 from tables import read_journal
 
-from crabpath_retrievers.core.graph import LEARNED_KINDS, Edge, EdgeKind
+from crabpath_retrievers import Edge, EdgeKind
+from crabpath_retrievers.core.graph import LEARNED_KINDS
 from crabpath_retrievers.errors import StoreError
 from tests.seams import make_change
 

@@ -10,16 +10,15 @@ from dataclasses import replace
 import pytest
 from langchain_core.utils.uuid import uuid7
 
-from crabpath_retrievers import Turn
-from crabpath_retrievers.core.turn import (
+from crabpath_retrievers import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,
     SeedRecord,
+    Turn,
     WalkStep,
-    is_recent_id,
-    make_turn_id,
 )
+from crabpath_retrievers.core.turn import is_recent_id, make_turn_id
 from crabpath_retrievers.errors import NotFoundError, StoreError, StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter

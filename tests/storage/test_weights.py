@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from tables import overlay, turns, weight_changes
 
-from crabpath_retrievers import Feedback
-from crabpath_retrievers.core.graph import Authority, Edge, EdgeKind
+from crabpath_retrievers import Edge, EdgeKind, Feedback
+from crabpath_retrievers.core.graph import Authority
 from crabpath_retrievers.parts.typed_graph.queries import TypedQueries
 from crabpath_retrievers.storage import sql_tools
 from crabpath_retrievers.storage.read.walk import Clock

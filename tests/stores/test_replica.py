@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import ConfigurationError, CrabPath, CrabPathRetriever, Feedback, Settings
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.core.driver import run
+from crabpath_retrievers.integration import run
 from tests.seams import get_services
 
 PLAIN = DeterministicFakeEmbedding(size=16)

@@ -4,8 +4,7 @@ import itertools
 import time
 
 from crabpath_lab.ab import TrialSettings
-from crabpath_retrievers import Turn
-from crabpath_retrievers.core.turn import ReturnedDocument
+from crabpath_retrievers import ReturnedDocument, Turn
 
 SMALL = TrialSettings(
     directional_turns=4,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from langchain_core.documents import Document
 
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.storage.schema import edges, nodes
 
 _FIRST = (

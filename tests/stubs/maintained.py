@@ -8,7 +8,7 @@ import tables as s
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import EdgeKind
 from tests.seams import make_change
 
 QUESTION = "how do I deploy the service to the cluster?"

@@ -9,8 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
-from crabpath_retrievers import CrabPath, InvalidInputError, StoreError, migrate
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers import CrabPath, InvalidInputError, Node, StoreError, migrate
 from crabpath_retrievers.parts.operation.transfer.dump import open_dump
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change

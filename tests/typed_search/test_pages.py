@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 from hub import make_hub
 
-from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers import EdgeKind, Feedback, InvalidInputError, NotFoundError
 from tests.seams import make_change
 
 HUB = 100_000

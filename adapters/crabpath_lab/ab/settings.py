@@ -9,7 +9,7 @@ from crabpath_retrievers.config.base import Count, ValidatedSettings
 
 
 class TrialSettings(ValidatedSettings):
-    """How much evidence a trial needs, and what counts as a failed treatment."""
+    """Settings of a trial: the evidence it needs, and when its treatment has failed."""
 
     directional_turns: Count = 500
     """Turns of each arm that show a tendency."""

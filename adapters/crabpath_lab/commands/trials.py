@@ -10,7 +10,7 @@ from rich.markup import escape
 from crabpath_lab.ab.comparison import Comparison
 from crabpath_lab.ab.state import TrialQueries
 from crabpath_lab.ab.trial import Trial
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     Output,
     Store,

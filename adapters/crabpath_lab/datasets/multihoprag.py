@@ -67,7 +67,7 @@ def load_multihoprag(folder: Path) -> Dataset:
 
 
 class _EvidenceIndex:
-    """Which article a piece of evidence stands in: by address, else by a title that is unique."""
+    """Finds the article of a piece of evidence: by address, else by a unique title."""
 
     def __init__(self, articles: Sequence[_Article], *, by_url: bool) -> None:
         self._by_url = {a.url: f"a{n}" for n, a in enumerate(articles)} if by_url else {}

@@ -2,7 +2,7 @@
 
 from crabpath_lab.datasets.beir import load_beir
 from crabpath_lab.datasets.dataset import Dataset
-from crabpath_retrievers.cli.demo import find_sample
+from crabpath_retrievers.cli.queries import find_sample
 
 
 def load_sample() -> Dataset:

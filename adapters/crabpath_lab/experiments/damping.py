@@ -80,7 +80,7 @@ def _followed_edges(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _pages_by_hop(turn: Turn) -> list[float]:
-    """How many pages the walk has seen after each hop; a walk that has ended sees no more."""
+    """Number of pages seen after each hop; constant once the walk has ended."""
     targets = [target for _, target in _followed_edges(turn)]
     return [float(len({turn.seeds[0].node, *targets[: hop + 1]})) for hop in range(_HOPS)]
 

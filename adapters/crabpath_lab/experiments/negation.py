@@ -78,7 +78,7 @@ def _ask_and_report(memory: CrabPath, question: str, *, slip: bool) -> bool:
 
 
 def _find_pages(memory: CrabPath, question: str) -> set[str]:
-    """Which of both pages are returned where there is room for all that search and walk find."""
+    """Return which of the two pages an answer without a limit contains."""
     answer = memory.retrieve(question, k=MAX_DOCUMENTS, record=False)
     return {item.node.id for item in answer.documents} & set(PAGES)
 

@@ -97,7 +97,7 @@ def _ask(memory: CrabPath, question: str, name: str) -> list[tuple[str, float]]:
 
 
 def _extra_pages(memory: CrabPath, question: str, pages: Container[str]) -> int:
-    """How many more of these pages the coder gets."""
+    """Number of these pages that only the coder gets."""
     coder, guard = (_ask(memory, question, name) for name in (CODER, GUARD))
     return sum(page in pages for page, _ in coder) - sum(page in pages for page, _ in guard)
 

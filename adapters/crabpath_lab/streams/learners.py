@@ -56,7 +56,7 @@ class StreamLearner(Protocol):
         """Learn from the feedback on the last answer; returns its turn, if there is one."""
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
-        """Take a lesson back, as far as that is possible, and learn what is right instead."""
+        """Undo a lesson as far as possible, and learn the right one."""
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class CrabPathLearner:
 
 @dataclass(slots=True)
 class ReorderingLearner:
-    """The frozen ranking, reordered by what a trivial learner adds to its log-odds."""
+    """Frozen ranking plus the log-odds of a trivial learner."""
 
     frozen: FrozenLearner
 
@@ -216,7 +216,7 @@ class MovingAverage(ReorderingLearner):
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
-        """Learn what is right, too: what was wrong fades."""
+        """Learn the right answer; the wrong one fades."""
         self.learn(lesson._replace(signal=right))
 
 

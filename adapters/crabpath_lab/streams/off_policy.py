@@ -1,4 +1,4 @@
-"""Off-policy estimates: what an order without exploration would have brought, from logged turns."""
+"""Off-policy estimates of the order without exploration, from logged turns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -18,7 +18,7 @@ class ReturnedChunk(NamedTuple):
 
 
 class SimulatedFeedback(NamedTuple):
-    """Simulated feedback: an outcome, and what else the host reports; None where it says nothing.
+    """Simulated feedback: outcome and labels; None for a silent host.
 
     Attributes:
         outcome: How well the chain did, in [-1, 1].
@@ -69,7 +69,7 @@ class FeedbackSimulator:
         answer: str | None,
         rng: np.random.Generator,
     ) -> SimulatedFeedback:
-        """Feedback on one answer: the returned chunks, best first, beside what is right."""
+        """Simulate the feedback on one answer: returned chunks, best first, against the labels."""
         if self.kind == "relevant":
             return self._name_relevant(shown, gold, rng)
         if self.kind == "used":

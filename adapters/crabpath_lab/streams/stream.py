@@ -179,7 +179,7 @@ def summarize_stream(
 def summarize_repair(
     arms: Mapping[str, Sequence[PerQuery]], parts: Sequence[StreamPart], *, seed: int
 ) -> list[dict[str, Any]]:
-    """How much of what wrong feedback cost is won back once it is corrected.
+    """Share of the loss by wrong feedback that its correction wins back.
 
     By part after the correction and by measure: the mean of each of ``REPAIR_ARMS``, and the net
     recovery, (repaired - wrong) / (clean - wrong), with its 95 % bootstrap interval over questions;

@@ -301,7 +301,7 @@ class LinkLinker(PairLinker):
         return owners if len(owners) <= self._bound_owners(target) else ()
 
     def _bound_owners(self, target: str) -> int:
-        """How many nodes may share a target."""
+        """Largest number of nodes that may share a target."""
         shared = target.startswith("metadata:")
         return self.settings.max_chunks_per_term if shared else self.settings.max_owners
 

@@ -21,8 +21,7 @@ from crabpath_retrievers.storage.engine import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.chroma import open_server_client
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import peek_collection
+from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
 from crabpath_retrievers.vectors.opening import (
     find_directory,
     is_pgvector,

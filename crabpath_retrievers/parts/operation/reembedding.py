@@ -22,7 +22,7 @@ from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.embedding import ChunkEmbedder
+from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.memory.services import Services

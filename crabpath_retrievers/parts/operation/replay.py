@@ -188,7 +188,7 @@ class Replay:
         return done
 
     def _find_known(self, store: Store, names: Sequence[str]) -> set[str]:
-        """Names whose lines were asked before."""
+        """Names of the lines that were replayed before."""
         return store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:

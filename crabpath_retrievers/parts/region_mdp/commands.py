@@ -11,12 +11,12 @@ import typer
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from crabpath_retrievers.cli.commands import add_commands
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     Namespace,
     Output,
     Store,
+    add_commands,
     dim,
     existing_store,
     make_table,

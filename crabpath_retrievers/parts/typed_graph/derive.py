@@ -247,7 +247,7 @@ class _Replay:
     def _restore_credit(
         self, item: LearnedTurn, weight: float, totals: Mapping[str, float]
     ) -> tuple[Credit, Credit]:
-        """Return the credit of a turn, and the same with the blame shared, from what it counted."""
+        """Restore the credit of a turn, without and with shared blame, from its stored counts."""
         shares: dict[str, float] = {}
         fair: dict[str, float] = {}
         for one in item.turn.returned:

@@ -22,7 +22,7 @@ _EPSILON = 1e-9
 
 
 class WeightRange(NamedTuple):
-    """Which effective weights are meant: from ``low`` to ``high``, and at least ``least`` or more.
+    """Range of effective weights: from ``low`` to ``high``, and of at least ``least``.
 
     Attributes:
         low, high: Bounds of the weight, both inclusive.
@@ -182,7 +182,7 @@ class EdgeQueries(Queries):
 
 
 class _MovingEdge(NamedTuple):
-    """An edge whose weight is not that of the text.
+    """An edge with a learned or decayed weight.
 
     Attributes:
         in_text: Whether the text has the edge, too.

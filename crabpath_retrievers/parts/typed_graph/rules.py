@@ -15,8 +15,7 @@ from crabpath_retrievers.core.changes.learned import EdgeId, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
-from crabpath_retrievers.learning.rules.inhibition import find_entry
-from crabpath_retrievers.learning.rules.transitions import get_action_type
+from crabpath_retrievers.learning.rules.edges import find_entry, get_action_type
 
 
 class EdgeObservation(NamedTuple):

@@ -35,7 +35,7 @@ _Numbers = Annotated[list[int], BeforeValidator(_to_numbers)]
 
 
 class Route(BaseModel):
-    """Which of the numbered candidates to read."""
+    """Numbers of the candidates to read."""
 
     follow: _Numbers
     drop: _Numbers

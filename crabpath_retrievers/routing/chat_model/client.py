@@ -46,7 +46,7 @@ _Price = Annotated[float, Field(ge=0, le=1_000_000_000)]
 
 
 class RouterSettings(ValidatedSettings):
-    """When a chat model is asked for a route, and what that may cost."""
+    """Settings of a chat-model router: when it is asked, and what that may cost."""
 
     ask_per: Literal["turn", "hop"] = "turn"
     """One call per ``turn``, at the first hop with an unclear edge, or per ``hop``."""
@@ -220,7 +220,7 @@ class ModelBreaker:
 
     @property
     def reason(self) -> str:
-        """Why no call is made."""
+        """Reason for which no call is made."""
         wait = max(0, math.ceil(self._until - time.monotonic()))
         return (
             f"not asked: {self._failures} failures in a row, "

@@ -159,7 +159,7 @@ def _get_message(answer: Any) -> Any:
 
 
 def _explain_unusable(message: Any) -> str:
-    """Why an answer names no candidate."""
+    """Explain why an answer names no candidate."""
     metadata: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
     if {metadata.get("finish_reason"), metadata.get("stop_reason")} & _CUT_OFF:
         return "the answer was cut off: raise output_tokens, or set it to None"

@@ -49,7 +49,7 @@ class FeedbackState(NamedTuple):
 
 
 class FeedbackFilter(NamedTuple):
-    """Which feedback is meant; a field that is None does not restrict it."""
+    """Selects feedback; a field that is None does not restrict it."""
 
     user: str | None = None
     source: str | None = None
@@ -154,7 +154,7 @@ class WeightMove(NamedTuple):
 
 
 class MoveFilter(NamedTuple):
-    """Which changes of weights are meant; a field that is None does not restrict them.
+    """Selects changes of weights; a field that is None does not restrict them.
 
     Attributes:
         source, target: Keys of the ends.

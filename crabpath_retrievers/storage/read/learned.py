@@ -143,7 +143,7 @@ class NamespaceRecord(NamedTuple):
 
 
 class DocumentUse(NamedTuple):
-    """How often turns of a namespace used a returned chunk or note, by their feedback.
+    """Number of turns of a namespace that used a returned chunk or note, by their feedback.
 
     Attributes:
         id, title: Of the chunk or note.

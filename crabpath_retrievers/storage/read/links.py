@@ -178,7 +178,7 @@ class LinkQueries(Queries):
         return dict(self._pairs(nodes.c.key, nodes.c.id, keys))
 
     def count_mentions(self, keys: Sequence[int]) -> dict[int, int]:
-        """How many nodes mention each of these nodes."""
+        """Count the nodes that mention each of these nodes."""
         return dict(self._pairs(nodes.c.key, nodes.c.mentions, keys))
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:

@@ -302,7 +302,7 @@ class VersionCache(Generic[K, V]):
         return {key: row for key in keys if (row := rows.get(key)) is not None}
 
     def forget(self, namespace: int) -> None:
-        """Drop what is remembered of a namespace."""
+        """Drop the cache of a namespace."""
         self._namespaces.pop(namespace, None)
 
 
@@ -321,7 +321,7 @@ class CorpusMemory:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what is remembered, so that no forgotten text stays in the process."""
+        """Drop the cache, so that no forgotten text stays in the process."""
         self.corpus, self.leaving = _Corpus(None), VersionCache[int, _LeavingEdges]()
 
     def get_corpus(self, version: int | None) -> _Corpus:
@@ -338,12 +338,12 @@ class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
 
     def __init__(self, store: ReadableStore, memory: CorpusMemory) -> None:
-        """Read from ``store`` what ``memory`` has not."""
+        """Read from ``store`` through the cache ``memory``."""
         super().__init__(store)
         self._memory = memory
 
     def forget_corpus(self) -> None:
-        """Drop what is remembered, so that no forgotten text stays in the process."""
+        """Drop the cache, so that no forgotten text stays in the process."""
         self._memory.forget()
 
     def get_nodes(

@@ -10,7 +10,6 @@ from crabpath_retrievers.storage.write import (
     nodes,
     notes,
     publish,
-    vectors,
     weights,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
@@ -19,8 +18,8 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.StageNodes: nodes.stage_nodes,
     c.PublishStaged: publish.publish_staged,
     c.PublishNodes: publish.publish_nodes,
-    c.DeferIndexes: vectors.defer_indexes,
-    c.BuildIndexes: vectors.build_indexes,
+    c.DeferIndexes: publish.defer_indexes,
+    c.BuildIndexes: publish.build_indexes,
     c.MoveNodes: publish.move_nodes,
     c.QueueLinking: publish.queue_nodes,
     c.RemoveNodes: publish.remove_documents,

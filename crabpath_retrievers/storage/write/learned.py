@@ -482,7 +482,7 @@ def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
 
 
 def read_last_said(tx: Transaction, namespace: int) -> int:
-    """The place of what was said last in a namespace; 0 where nothing was."""
+    """Number of the last statement in a namespace; 0 without one."""
     query = sa.select(sa.func.max(s.notes.c.said)).where(s.notes.c.namespace == namespace)
     return tx.scalar(query) or 0
 

@@ -269,7 +269,7 @@ def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
 
 
 def _strip_marks(name: str) -> str:
-    """The letters of a name, by which it is known whatever its tokens are."""
+    """Letters of a name, as its key independent of tokens."""
     decomposed = unicodedata.normalize("NFD", drop_signs(name.replace(" ", "")))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
@@ -363,7 +363,7 @@ def _add_to_meta(tx: Transaction, **amounts: int) -> None:
 
 
 def renew_corpus_version(tx: Transaction) -> None:
-    """Invalidate what processes remember of the corpus.
+    """Invalidate the corpus caches of all processes.
 
     The version is random: that of an imported or restored store cannot equal a former one.
     """
@@ -517,7 +517,7 @@ def queue_reindex(tx: Transaction, ids: Sequence[str] | None = None) -> None:
 
 
 def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
-    """Take what the vector index holds now off its queues."""
+    """Remove the vectors that the index now holds from its queues."""
     for part in split_batches(change.nodes):
         own = is_one_of(tx.connection, s.staging.c.id, part)
         tx.delete(s.staging, own, s.staging.c.operation == "index")

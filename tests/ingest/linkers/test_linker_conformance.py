@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 from langchain_core.documents import Document
 
+from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.linkers import (
     LinkLinker,
     MentionLinker,

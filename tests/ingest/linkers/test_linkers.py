@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import CharacterTextSplitter
 
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.ingest.references import find_references
+from crabpath_retrievers import EdgeKind
+from crabpath_retrievers.ingest.chunking import find_references
 
 LINK, MENTION, SHARED = EdgeKind.LINK, EdgeKind.MENTION, EdgeKind.SHARED_TERM
 

@@ -1,4 +1,4 @@
-"""As many distinct pages of a large company as are wanted, each of which mentions two others."""
+"""Generates distinct pages of a large company, each of which mentions two others."""
 
 from collections.abc import Mapping
 from itertools import product

@@ -124,7 +124,7 @@ def _name_class(kind: type[BaseNode]) -> str:
 
 
 def _get_own_class(node: BaseNode) -> type[BaseNode]:
-    """The class of a node, without what an answer of CrabPath added to it."""
+    """Class of a node before CrabPath's answer extended it."""
     kind = type(node)
     return kind.__mro__[2] if kind.__module__.startswith(__package__ or " ") else kind
 

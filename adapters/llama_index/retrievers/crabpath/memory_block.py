@@ -167,7 +167,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
 
 
 def _split_at_questions(messages: Sequence[ChatMessage]) -> Iterator[list[ChatMessage]]:
-    """Questions, each with what follows until the next one."""
+    """Split messages into questions, each with the messages up to the next one."""
     part: list[ChatMessage] = []
     for message in messages:
         if message.role == "user" and part:

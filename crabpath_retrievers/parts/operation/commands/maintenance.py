@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.text import Text
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     DryRun,
     EmbedderName,

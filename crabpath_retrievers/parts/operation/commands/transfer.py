@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from typing_extensions import Unpack
 
-from crabpath_retrievers.cli.options import (
+from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
     OneNamespace,
     OpenFlags,

@@ -230,7 +230,7 @@ class _NamespaceImport:
             self._ids[table][taken] = f"{_AUTO}{digest}" if taken.startswith(_AUTO) else digest
 
     def _rename(self, table: str, row: dict[str, Any]) -> None:
-        """Give a row the names that it and what it refers to have here."""
+        """Translate the keys of a row to those of this store."""
         if table == "namespaces":
             row["name"] = self._name
         if table == "episodes" and row["id"] == hash_question(self._former, row["query"]):

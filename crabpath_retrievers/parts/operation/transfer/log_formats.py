@@ -10,7 +10,7 @@ from typing import Any
 from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
+from crabpath_retrievers.learning.outcomes import parse_output
 
 QUESTION_FIELDS = ("query", "question")
 """Names of the field with the question."""

@@ -8,7 +8,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """Add the columns; what was made later counts as said later."""
+    """Add the columns; later notes count as said later."""
     table = "crabpath_notes"
     op.add_column(table, sa.Column("said", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column(table, sa.Column("said_directly", sa.BigInteger()))

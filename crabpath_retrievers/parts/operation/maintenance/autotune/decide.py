@@ -70,7 +70,7 @@ class Adjustment:
 
     @property
     def attempt(self) -> str:
-        """Metric, knob and direction: what successes are counted by."""
+        """Key by which successes are counted: metric, knob and direction."""
         return name_attempt(self.metric, (self.knob, self.direction))
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from crabpath_retrievers.errors import CrabPathError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.doctor.checks import Finding
 from crabpath_retrievers.parts.operation.maintenance.doctor.queries import Checks
-from crabpath_retrievers.storage.read.vectors import VectorQueries
+from crabpath_retrievers.parts.pgvector.queries import VectorQueries
+from crabpath_retrievers.parts.pgvector.tables import DOCUMENTS
 from crabpath_retrievers.storage.sql_tools import ReadableStore
 from crabpath_retrievers.storage.store import ReadOnlyStore
-from crabpath_retrievers.storage.vector_tables import DOCUMENTS
 from crabpath_retrievers.vectors.base import find_differing
 from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import (
+from crabpath_retrievers.vectors.chroma_directory import (
+    DEFAULT_COLLECTION,
     QUARANTINE_PREFIX,
     find_damage,
     open_vectors,

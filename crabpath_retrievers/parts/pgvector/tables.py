@@ -58,7 +58,7 @@ class Extension(NamedTuple):
 
 
 class VectorType(NamedTuple):
-    """How the vectors of one table are compared: expressions of SQL.
+    """Column type and distance of one table's vectors, as SQL expressions.
 
     Attributes:
         dimension: Of the vectors.
@@ -81,7 +81,7 @@ class VectorType(NamedTuple):
 
     @classmethod
     def make(cls, extension: Extension, dimension: int) -> "VectorType":
-        """How vectors of a dimension are compared; HNSW takes large ones in half precision."""
+        """Type for vectors of a dimension; HNSW takes large ones in half precision."""
         operator = f"OPERATOR({_quote(extension.schema)}.<=>)"
         if dimension <= _MAX_INDEXED:
             given, operators = extension.name("vector"), extension.name("vector_cosine_ops")
@@ -199,11 +199,6 @@ def create_index(
     connection.exec_driver_sql(
         f"{index} ({kind.stored} {kind.operators}) WITH (ef_construction = 128)"
     )
-
-
-def drop_index(connection: sa.Connection) -> None:
-    """Drop the index of the documents: searches read all rows until it is created again."""
-    connection.exec_driver_sql(f"DROP INDEX IF EXISTS {DOCUMENTS}_hnsw")
 
 
 def _list_columns(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Writers of vectors that are kept in the database of the graph."""
+"""Writers of these vectors and of their tables, in a transaction of the graph store."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,17 +6,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.engine import lock_schema
-from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
-from crabpath_retrievers.storage.vector_tables import (
+from crabpath_retrievers.parts.pgvector.tables import (
     DOCUMENTS,
     NEXT,
     create_index,
     create_tables,
-    drop_index,
     ensure_extension,
     find_dimension,
     find_extension,
@@ -25,6 +20,9 @@ from crabpath_retrievers.storage.vector_tables import (
     pack_vector,
     switch_tables,
 )
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.engine import lock_schema
+from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 _BATCH = 500  # rows of one statement
@@ -140,19 +138,13 @@ def _execute(connection: sa.Connection, query: str, values: Sequence[Any]) -> No
         cursor.execute(query, values)
 
 
-def defer_indexes(tx: Transaction, _change: c.DeferIndexes) -> None:
-    """Drop the indexes that are faster built afterwards."""
-    tx.fulltext.defer(tx.connection)
-    if tx.connection.dialect.name == "postgresql" and find_dimension(tx.connection) is not None:
-        drop_index(tx.connection)
+def drop_vector_index(tx: Transaction) -> None:
+    """Drop the index of the documents: searches read all rows until it is built again."""
+    tx.run(sa.text(f"DROP INDEX IF EXISTS {DOCUMENTS}_hnsw"))
 
 
-def build_indexes(tx: Transaction, _change: c.BuildIndexes) -> None:
-    """Build the indexes that are missing."""
-    tx.fulltext.complete(tx.connection)
-    if tx.connection.dialect.name == "postgresql":
-        dimension = find_dimension(tx.connection)
-        if dimension is not None:
-            extension = find_extension(tx.connection)
-            assert extension is not None  # noqa: S101  the tables exist
-            create_index(tx.connection, extension, dimension)
+def build_vector_index(tx: Transaction) -> None:
+    """Build the index of the documents, unless it exists or there is no table."""
+    extension, dimension = find_extension(tx.connection), find_dimension(tx.connection)
+    if extension is not None and dimension is not None:
+        create_index(tx.connection, extension, dimension)

@@ -1,4 +1,4 @@
-"""Reads of vectors that are kept in the database of the graph: nearest ids, ids, counts."""
+"""Reads of these vectors: nearest ids, ids, counts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
-from crabpath_retrievers.storage.vector_tables import (
+from crabpath_retrievers.parts.pgvector.tables import (
     COMPANIONS,
     DOCUMENTS,
     NEXT,
@@ -19,6 +18,7 @@ from crabpath_retrievers.storage.vector_tables import (
     find_rows,
     format_vector,
 )
+from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
 
 _PAGE = 10_000
 _PREPARED = "crabpath_hnsw"
@@ -41,7 +41,7 @@ class VectorQueries(Queries):
         self._table, self._own = find_rows(collection)
 
     def find_type(self) -> VectorType | None:
-        """How the stored vectors are compared; None before there are tables."""
+        """Type of the stored vectors; None before there are tables."""
         with self._store.connect() as connection:
             extension = find_extension(connection)
             table = NEXT if self._table == NEXT else DOCUMENTS

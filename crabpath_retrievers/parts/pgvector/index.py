@@ -1,4 +1,4 @@
-"""Vector index in the PostgreSQL database of the graph, by its extension pgvector.
+"""The vector index that a memory opens for ``vectors="pgvector"``.
 
 Its own SQL on the connections of the graph store, so that vectors are written in the transaction
 that publishes their documents. Queries run in the thread of the memory, as all its statements do.
@@ -7,6 +7,7 @@ that publishes their documents. Queries run in the thread of the memory, as all 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import Any
 
 from crabpath_retrievers.core import filters
@@ -16,20 +17,23 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
-from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.vectors import VectorQueries
-from crabpath_retrievers.storage.vector_tables import DOCUMENTS, NEXT, Condition, VectorType
-from crabpath_retrievers.storage.write.transaction import Write
-from crabpath_retrievers.storage.write.vectors import (
+from crabpath_retrievers.parts.pgvector.changes import (
     VectorRow,
+    build_vector_index,
     create_vector_tables,
     delete_queued_vectors,
     delete_vectors,
     drop_next_vectors,
+    drop_vector_index,
     put_vectors,
     switch_vector_tables,
 )
+from crabpath_retrievers.parts.pgvector.queries import VectorQueries
+from crabpath_retrievers.parts.pgvector.tables import DOCUMENTS, NEXT, Condition, VectorType
+from crabpath_retrievers.storage import Reader, Store
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.opening import PGVECTOR
 
 
 class PgVectorIndex(VectorIndex):
@@ -41,6 +45,9 @@ class PgVectorIndex(VectorIndex):
     has_collections = True
     removal = (Write(delete_queued_vectors),)
     switch = (Write(switch_vector_tables),)
+    deferral = (Write(drop_vector_index),)
+    completion = (Write(build_vector_index),)
+    place: Mapping[str, str] = MappingProxyType({"kind": PGVECTOR})
 
     def __init__(self, store: Store, collection: str | None = None) -> None:
         """Use the database of a graph store.
@@ -170,7 +177,7 @@ class PgVectorIndex(VectorIndex):
         return 0 if self._find_type() is None else self._queries.count()
 
     def _find_type(self) -> VectorType | None:
-        """How the stored vectors are compared; None while there is no table."""
+        """Type of the stored vectors; None while there is no table."""
         if self._type is None:  # another process may have created it since
             self._type = self._queries.find_type()
         return self._type

@@ -1,1 +1,0 @@
-"""Attribution: which of the returned documents an answer rests on."""
