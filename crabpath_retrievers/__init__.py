@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from crabpath_retrievers.config.operation import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.core.feedback import Feedback, Receipt
-    from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
-    from crabpath_retrievers.core.turn import (
+    from crabpath_retrievers.core.records import (
         ConsideredEdge,
+        Edge,
+        EdgeKind,
         ModelUsage,
+        Node,
         PathEdge,
         ReturnedDocument,
         SeedRecord,
@@ -72,8 +74,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model.client import RouterSettings
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+    from crabpath_retrievers.routing.model_client import RouterSettings
     from crabpath_retrievers.routing.policy import (
         Decision,
         RouterChoice,
@@ -187,8 +189,10 @@ _MODULES = {
     "config.operation": "Knobs",
     "config.outcome_policy": "OutcomePolicy Rule",
     "core.feedback": "Feedback Receipt",
-    "core.graph": "Edge EdgeKind Node",
-    "core.turn": "ConsideredEdge ModelUsage PathEdge ReturnedDocument SeedRecord Turn WalkStep",
+    "core.records": (
+        "ConsideredEdge Edge EdgeKind ModelUsage Node PathEdge ReturnedDocument SeedRecord Turn "
+        "WalkStep"
+    ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
@@ -216,8 +220,8 @@ _MODULES = {
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
-    "routing.chat_model.client": "RouterSettings",
-    "routing.chat_model.router": "ChatModelRouter",
+    "routing.model_client": "RouterSettings",
+    "routing.chat_model": "ChatModelRouter",
     "routing.policy": "Decision RouterChoice RoutingRequest RoutingResult",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",

@@ -37,10 +37,10 @@ from crabpath_retrievers.config.operation import (
     Knobs,
     MaintenanceSettings,
 )
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT
 from crabpath_retrievers.core.language import require_language
+from crabpath_retrievers.core.records import TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
 
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import (
     BuildIndexes,
     Change,
@@ -25,8 +26,7 @@ from crabpath_retrievers.core.changes import (
     PutMeta,
     QueueLinking,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks

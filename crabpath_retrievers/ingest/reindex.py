@@ -7,11 +7,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.pipeline import STAMP, Ingest, Progress
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.nodes import queue_reindex
 from crabpath_retrievers.vectors.base import VectorIndex, find_differing

@@ -17,15 +17,20 @@ from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.calls import (
+    bar,
+    elapsed_ms,
+    limit_waiting,
+    observe_memory,
+    quiet_foreign_loggers,
+    shorten_waiting,
+)
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.extras import load_part
-from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.core.processes import register_owner
-from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import is_url, require_flags, require_list
-from crabpath_retrievers.core.telemetry import observe_memory
+from crabpath_retrievers.core.records import Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, to_storable
-from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
@@ -36,12 +41,11 @@ from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
-from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
@@ -487,7 +491,7 @@ def _router_of(router: Any) -> Router:
     if hasattr(router, "route") and hasattr(router, "aroute"):
         ready: Router = router
         return ready
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
 
     return ChatModelRouter(router)
 

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.changes import (
     Change,
     ConsumeFeedback,
@@ -23,11 +24,9 @@ from crabpath_retrievers.core.changes import (
     PutMeta,
     RecordTurn,
 )
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn, Vector
 from crabpath_retrievers.errors import (
     ForkedError,
     SchemaVersionError,

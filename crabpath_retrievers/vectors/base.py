@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.catalog import Catalog

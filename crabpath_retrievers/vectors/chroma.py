@@ -19,6 +19,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.core.filters import (
     EVERYTHING,
     LISTS,
@@ -32,12 +33,10 @@ from crabpath_retrievers.core.filters import (
     make_test,
     parse_filter,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
-from crabpath_retrievers.core.processes import use_engine
+from crabpath_retrievers.core.processes import find_interruption, use_engine
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     EmbeddingMismatchError,

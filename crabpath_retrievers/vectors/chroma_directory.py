@@ -33,15 +33,15 @@ from uuid import UUID
 import numpy as np
 from filelock import FileLock, Timeout
 
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.core.processes import (
     call_in_child,
     keep_for_ever,
+    raise_interruption,
     require_engine,
     use_engine,
 )
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import ensure_private_directory
 from crabpath_retrievers.storage.store import build_readonly_uri

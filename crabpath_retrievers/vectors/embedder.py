@@ -25,8 +25,8 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.processes import find_interruption
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import Floats, clean_text, format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
 from crabpath_retrievers.storage import GraphStore, Reader

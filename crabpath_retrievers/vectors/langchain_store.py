@@ -30,9 +30,9 @@ from crabpath_retrievers.core.filters import (
     make_test,
     parse_filter,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,

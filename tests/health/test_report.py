@@ -8,7 +8,7 @@ import pytest
 from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.operation import DEFAULT_RANGES, METRICS, PAPER_RANGES
-from crabpath_retrievers.core.graph import Authority, StoredWeight, Tier
+from crabpath_retrievers.core.records import Authority, StoredWeight, Tier
 from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
 from crabpath_retrievers.parts.operation.maintenance.health.report import (
     EdgeTally,

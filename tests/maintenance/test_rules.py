@@ -7,7 +7,7 @@ import pytest
 
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import MaintenanceSettings
-from crabpath_retrievers.core.graph import StoredWeight
+from crabpath_retrievers.core.records import StoredWeight
 from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
 from crabpath_retrievers.parts.operation.maintenance.rules import (
     compute_survival_score,

@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
-from crabpath_retrievers.core.graph import StoredWeight
+from crabpath_retrievers.core.records import StoredWeight
 from crabpath_retrievers.parts.operation.maintenance.health.queries import (
     EdgeGroup,
     HealthQueries,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers import Edge, EdgeKind, Feedback
-from crabpath_retrievers.core.graph import Authority
+from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.parts.typed_graph.queries import TypedQueries
 from crabpath_retrievers.storage import sql_tools
 from crabpath_retrievers.storage.read.walk import Clock

@@ -24,7 +24,7 @@ from crabpath_lab.ab.state import (
     keep_trial,
     make_arm_namespace,
 )
-from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.calls import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError

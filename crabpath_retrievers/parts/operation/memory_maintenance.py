@@ -6,11 +6,9 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.config.operation import Knobs
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, bar, count_records, off_loop, trace_memory
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
-from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.memory.services import Component

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Component

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.time_limit import run_with_timeout
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.memory.readiness import (
     ABSENT,

@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress

@@ -13,8 +13,8 @@ from typing import Any
 from crabpath_retrievers.core import filters
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.filters import Group, parse_filter
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.parts.pgvector.changes import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.parts.pgvector.tables import (
     COMPANIONS,
     DOCUMENTS,

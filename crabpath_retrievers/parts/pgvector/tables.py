@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql
 
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import ConfigurationError
 
 DOCUMENTS = "crabpath_vectors"

@@ -12,8 +12,14 @@ from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.operation.maintenance.health.queries import HealthQueries
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
-from crabpath_retrievers.regions.hubs import Hubs, find_whole
-from crabpath_retrievers.regions.success import ANY_TASK, ActionScore, SuccessModel, score_actions
+from crabpath_retrievers.regions import (
+    ANY_TASK,
+    ActionScore,
+    Hubs,
+    SuccessModel,
+    find_whole,
+    score_actions,
+)
 
 
 class NextRegion(NamedTuple):

@@ -17,8 +17,7 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Turn
 from crabpath_retrievers.learning.credit import share_by_recency
 from crabpath_retrievers.parts.typed_graph.queries import (
     Direction,
@@ -33,7 +32,7 @@ from crabpath_retrievers.parts.typed_graph.rules import (
     learn_episode_edges,
     learn_typed_edges,
 )
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock
 

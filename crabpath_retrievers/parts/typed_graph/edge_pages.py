@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Authority, EdgeKind, StoredWeight
+from crabpath_retrievers.core.records import Authority, EdgeKind, StoredWeight
 from crabpath_retrievers.parts.typed_graph.queries import Direction
 from crabpath_retrievers.storage.read.notes import IS_CURRENT
 from crabpath_retrievers.storage.read.walk import Clock

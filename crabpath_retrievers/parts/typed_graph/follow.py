@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.core.records import EdgeKind, Tier
 from crabpath_retrievers.parts.typed_graph.edge_pages import EdgeQueries, NodeInfo, WeightRange
 from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge
 from crabpath_retrievers.parts.typed_graph.view import NamespaceView

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
-from crabpath_retrievers.core.files import open_replacement
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import (
     namespace_of,
     path_of,
@@ -23,14 +21,15 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
-from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
 )
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
 from crabpath_retrievers.parts.typed_graph.follow import (
     EdgePage,

@@ -10,14 +10,15 @@ from pydantic_core import from_json
 
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
     StoredWeight,
+    Turn,
     Vector,
+    parse_returned,
 )
-from crabpath_retrievers.core.turn import Turn, parse_returned
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,

@@ -10,7 +10,8 @@ from typing import cast, get_args
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.query import require_list
+from crabpath_retrievers.core.records import (
     TYPED_KINDS,
     EdgeKind,
     Node,
@@ -19,7 +20,6 @@ from crabpath_retrievers.core.graph import (
     Vector,
     compare_vectors,
 )
-from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
@@ -30,7 +30,7 @@ from crabpath_retrievers.parts.typed_graph.edge_pages import (
     sort_edges,
 )
 from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge, TypedQueries
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, Vector
+from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.retired import (
     RETIRED,
     build_retired_address,

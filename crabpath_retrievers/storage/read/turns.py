@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.driver import look_again
+from crabpath_retrievers.core.calls import look_again
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import DRAFT_ARM, Turn, is_recent_id
+from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,

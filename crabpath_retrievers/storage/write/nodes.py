@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
     LEARNED_KINDS,
     Edge,
@@ -32,10 +32,7 @@ from crabpath_retrievers.core.text import (
 )
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import list_node_columns
-from crabpath_retrievers.storage.retired import (
-    RETIRED,
-    build_retired_address,
-)
+from crabpath_retrievers.storage.retired import RETIRED, build_retired_address
 from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import PutEdges
-from crabpath_retrievers.core.graph import Edge
+from crabpath_retrievers.core.records import Edge
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.queries import (
     build_run_condition,

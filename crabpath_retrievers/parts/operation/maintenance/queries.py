@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight, Vector
+from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Vector
 from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.schema import (
     edges,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config.operation import MaintenanceSettings
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     TYPED_KINDS,
     Authority,
     Edge,

@@ -18,9 +18,9 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.query import texts_of
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.parts.operation.maintenance.changes import (
@@ -42,7 +42,7 @@ from crabpath_retrievers.parts.operation.maintenance.rules import (
     is_expired,
     make_similar_edges,
 )
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.write.notes import remove_notes

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from crabpath_retrievers.core.files import open_replacement
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.operation.transfer.archive_reader import (
     DOCUMENTS,
     MANIFEST_NAME,

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
-from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
     has_signs,

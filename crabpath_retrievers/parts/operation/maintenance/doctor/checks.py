@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE
 from crabpath_retrievers.parts.operation.maintenance.doctor.queries import Checks

@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, StoredWeight
+from crabpath_retrievers.core.records import TYPED_KINDS, EdgeKind, StoredWeight
 from crabpath_retrievers.storage.read.catalog import KEY_BOUNDS
 from crabpath_retrievers.storage.schema import (
     contents,

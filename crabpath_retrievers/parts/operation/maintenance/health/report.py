@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.operation import METRICS
-from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.core.records import Tier
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
 

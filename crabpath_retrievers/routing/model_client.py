@@ -22,14 +22,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BeforeValidator, Field
 
 from crabpath_retrievers.config.base import Count, Positive, ValidatedSettings, to_tuple
-from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.time_limit import (
+from crabpath_retrievers.core.calls import (
+    Operations,
     arun_with_timeout,
     make_timeout_error,
+    perform_sync_or_async,
     run_with_timeout,
 )
-from crabpath_retrievers.routing.chat_model.answer import Route
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.routing.prompt import Route
 
 # Fields of LangChain chat models that limit the length of an answer; most have one of them.
 _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")

@@ -12,28 +12,30 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from crabpath_retrievers.core.driver import Operations, arun, perform, run
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers.core.calls import Operations, arun, perform, run
+from crabpath_retrievers.core.records import ModelUsage
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.chat_model.answer import Route, RouterAnswer, parse_answer
-from crabpath_retrievers.routing.chat_model.client import (
+from crabpath_retrievers.routing.model_client import (
     ModelBreaker,
     ModelClient,
     ModelReply,
     RouterSettings,
-)
-from crabpath_retrievers.routing.chat_model.prompt import (
-    RouteOption,
-    RouterPrompt,
-    build_prompt,
-    find_unclear,
-    make_token_counter,
 )
 from crabpath_retrievers.routing.policy import (
     Decision,
     RoutingRequest,
     RoutingResult,
     SoftmaxRouter,
+)
+from crabpath_retrievers.routing.prompt import (
+    Route,
+    RouteOption,
+    RouterAnswer,
+    RouterPrompt,
+    build_prompt,
+    find_unclear,
+    make_token_counter,
+    parse_answer,
 )
 
 _MILLION = 1_000_000
