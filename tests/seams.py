@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import changes
-from crabpath_retrievers.ingest import linking, pipeline, reembed
+from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.memory import bulk
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
 from crabpath_retrievers.storage import GraphStore
@@ -37,7 +38,7 @@ _BOUNDS = {
     "first_batch": (pipeline, "FIRST_BATCH"),
     "files": (bulk, "FILES_AT_ONCE"),
     "filled": (pipeline, "_INDEX_BATCH"),
-    "embedded_anew": (reembed, "_BATCH"),
+    "embedded_anew": (reembedding, "_BATCH"),
     "sent": (langchain_store, "_BATCH"),
     "listed": (langchain_store, "_PAGE"),
     "episodes_indexed": (recorder, "_INDEX_BATCH"),
@@ -94,16 +95,28 @@ def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
     object.__setattr__(model, "_embed", partial(wrap, model._embed))  # pydantic sets no method
 
 
+_WRITERS_OF_PARTS = (
+    "crabpath_retrievers.parts.operation.maintenance.changes",
+    "crabpath_retrievers.parts.operation.reembedding",
+    "crabpath_retrievers.parts.operation.transfer.fill",
+    "crabpath_lab.ab.state",
+)
+
+
 def make_change(kind: str, *given: Any, **fields: Any) -> Any:
     """Make a change for ``GraphStore.apply``, or a part of one, by the name of its class.
 
     What is no record, but a function that writes, is meant by the name of the function.
     """
-    for package in (changes, writers):
-        for module in iter_modules(package.__path__):
-            made = getattr(import_module(f"{package.__name__}.{module.name}"), kind, None)
-            if made is not None:
-                return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)
+    found = (
+        f"{package.__name__}.{module.name}"
+        for package in (changes, writers)
+        for module in iter_modules(package.__path__)
+    )
+    for name in (*found, *_WRITERS_OF_PARTS):
+        made = getattr(import_module(name), kind, None)
+        if made is not None:
+            return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)
     raise KeyError(kind)
 
 

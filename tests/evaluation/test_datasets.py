@@ -128,12 +128,10 @@ def data(write):
     """Twenty questions with a gold paragraph each, and one that all share."""
     rows = [
         {
-            **{
-                "_id": f"q{n}",
-                "question": f"{n}?",
-                "answer": "",
-                "supporting_facts": [[f"t{n}", 0]],
-            },
+            "_id": f"q{n}",
+            "question": f"{n}?",
+            "answer": "",
+            "supporting_facts": [[f"t{n}", 0]],
             "context": [[f"t{n}", ["text"]], ["shared", ["text"]]],
         }
         for n in range(20)

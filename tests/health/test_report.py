@@ -8,13 +8,13 @@ import pytest
 from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.core.records import Authority, StoredWeight, Tier
+from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
 from crabpath_retrievers.parts.operation.maintenance.health.report import (
     EdgeTally,
     HealthMeasurements,
     assess_health,
     count_edges,
 )
-from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
 
 def report(measured, settings=None):
@@ -78,7 +78,7 @@ FEW = "fewer than 10"
         # Both ends of a range are in it.
         *(
             (PROMOTED, {"pairs": 100, "promoted": int(share * 100)}, share, True)
-            for share in OURS[PROMOTED]
+            for share in HealthSettings().ranges[PROMOTED]
         ),
         ("reconvergence_rate", {"splits": 4}, 0.0, True),
         ("reconvergence_rate", {"splits": 4, "rejoined": 1}, 0.25, False),
