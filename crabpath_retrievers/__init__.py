@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.readiness import Readiness
     from crabpath_retrievers.parts.operation.maintenance import MaintenanceReport
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
+    from crabpath_retrievers.parts.operation.maintenance.doctor import (
+        Diagnosis,
+        Finding,
+        examine,
+    )
     from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
     from crabpath_retrievers.parts.operation.memory_maintenance import MemoryMaintenance
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
@@ -77,10 +82,12 @@ if TYPE_CHECKING:
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
     from crabpath_retrievers.routing.model_client import RouterSettings
     from crabpath_retrievers.routing.policy import (
+        ActionStatistics,
         Decision,
         RouterChoice,
         RoutingRequest,
         RoutingResult,
+        SoftmaxRouter,
     )
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
@@ -93,6 +100,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
+    "ActionStatistics",
     "Answer",
     "AsyncCrabPath",
     "BayesianHit",
@@ -105,6 +113,7 @@ __all__ = [
     "CrabPathError",
     "CrabPathRetriever",
     "Decision",
+    "Diagnosis",
     "DocumentUse",
     "DuplicateIdError",
     "Edge",
@@ -115,6 +124,7 @@ __all__ = [
     "ExportResult",
     "Feedback",
     "FeedbackRecord",
+    "Finding",
     "ForbiddenError",
     "Forgotten",
     "ForkedError",
@@ -166,6 +176,7 @@ __all__ = [
     "ShadowLift",
     "ShadowRetriever",
     "Snapshot",
+    "SoftmaxRouter",
     "StoreError",
     "StoreFullError",
     "StoreLockedError",
@@ -180,6 +191,7 @@ __all__ = [
     "WalkStep",
     "WeighedEdge",
     "WeightMove",
+    "examine",
     "migrate",
 ]
 
@@ -204,6 +216,7 @@ _MODULES = {
     "memory.readiness": "Readiness",
     "parts.operation.maintenance": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
+    "parts.operation.maintenance.doctor": "Diagnosis Finding examine",
     "parts.operation.maintenance.health.report": "HealthReport",
     "parts.operation.memory_maintenance": "MemoryMaintenance",
     "parts.operation.memory_transfer": "MemoryTransfer",
@@ -222,7 +235,7 @@ _MODULES = {
     "retriever": "CrabPathRetriever",
     "routing.model_client": "RouterSettings",
     "routing.chat_model": "ChatModelRouter",
-    "routing.policy": "Decision RouterChoice RoutingRequest RoutingResult",
+    "routing.policy": "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",

@@ -14,7 +14,6 @@ from crabpath_retrievers.parts.operation.maintenance.autotune import (
     TuningHistory,
     decide_adjustments,
 )
-from crabpath_retrievers.parts.operation.maintenance.autotune.decide import BRAKE, step_knob
 
 RULES = AutotuneSettings()
 PAPER = HealthSettings.preset("paper").ranges
@@ -139,14 +138,14 @@ def test_the_brake(found):
 
     def brakes(*reports):
         adjusted = decide(*reports, knobs=OTHER, past=past)
-        return BRAKE in {one.metric for one in adjusted}
+        return "brake" in {one.metric for one in adjusted}
 
     assert brakes(found(), three)
     assert not brakes(found(), two)
     assert not brakes(found(), *[three] * RULES.window_reports, three)
     dead = decide(found(dormant_pct=1.0), knobs=OTHER, past=past)
     assert {one.knob: one.after for one in dead} == {"half_life": 200.0, "hebbian_rate": 0.06}
-    assert {(one.metric, one.why) for one in dead} == {(BRAKE, "dormant_pct is 1, above 0.95")}
+    assert {(one.metric, one.why) for one in dead} == {("brake", "dormant_pct is 1, above 0.95")}
 
 
 @pytest.mark.parametrize("good", [None, OTHER, OTHER.replace(reflex=0.8)])
@@ -188,11 +187,24 @@ def test_a_past_that_cannot_be_read_is_forgotten(text):
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("direction", [-1, 1])
 @pytest.mark.parametrize("knob", Knobs.model_fields)
-def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
+def test_steps_are_bounded_and_end_at_the_rail(found, preset, knob, direction):
     rules = AutotuneSettings.preset(preset)
     low, high = rules.rails[knob]
     seen = [getattr(MIDDLE, knob) if preset == "default" else type(low)((low + high) / 2)]
-    while (after := step_knob(knob, direction, seen[-1], rules)) is not None:
+    # A wish for less of what was learned, or for more, which each of these knobs can fulfil.
+    metric = "proto_promotion_rate" if knob == "promotion_threshold" else "reflex_pct"
+    metric = "dormant_pct" if knob == "half_life" else metric
+    more = MORE[knob] * direction > 0
+    value = 0.99 if more == (metric == "dormant_pct") else 0.0
+    report = found({**PAPER, metric: (0.4, 0.6)}, **{metric: value})
+
+    def step(at):
+        middle = {name: sum(rails) / 2 for name, rails in rules.rails.items()}
+        middle["promotion_threshold"] = int(middle["promotion_threshold"])
+        turned = decide(report, knobs=Knobs(**{**middle, knob: at}), rules=rules)
+        return next((one.after for one in turned if one.knob == knob), None)
+
+    while (after := step(seen[-1])) is not None:
         assert (after - seen[-1]) * direction > 0
         most = {"half_life": seen[-1] * (rules.half_life_factor - 1), "promotion_threshold": 1}
         assert (

@@ -9,7 +9,6 @@ from crabpath_retrievers.config import AutotuneSettings, HealthSettings, Learnin
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.parts.operation.maintenance import MaintenanceRunner
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner
-from crabpath_retrievers.parts.operation.maintenance.health.measure import project_dormant_share
 from tests.seams import make_change
 
 TOPICS = 14
@@ -77,10 +76,9 @@ def test_what_will_be_dormant_at_the_next_look_counts(open_memory):
     with open_memory(learning=FORGETFUL) as memory:
         stream(memory, 25)
         report = memory.maintenance.health("ann")
-        ahead = project_dormant_share(memory.store, "ann", memory.settings, report, 100)
+        tuned = memory.maintenance.tune("ann", dry_run=True)
     assert report["dormant_pct"].in_range is True
-    assert ahead["dormant_pct"].in_range is False
-    assert "in 100 turns" in ahead["dormant_pct"].note
+    assert "dormant_pct" in {one.metric for one in tuned.adjustments}
 
 
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):

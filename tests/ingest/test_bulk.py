@@ -14,7 +14,7 @@ from corpora import make_linked_corpus, read_graph
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers import CrabPath, InvalidInputError, examine
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.parts import (
@@ -24,7 +24,6 @@ from crabpath_retrievers.ingest.parts import (
     decode_part,
     encode_part,
 )
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from tests.seams import set_bounds
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)

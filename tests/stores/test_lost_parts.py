@@ -26,11 +26,11 @@ from crabpath_retrievers import (
     StoreError,
     StoreReadOnlyError,
     StoreUnavailableError,
+    examine,
 )
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from tests.seams import set_bounds
 
 PLAIN = DeterministicFakeEmbedding(size=16)

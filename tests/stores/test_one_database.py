@@ -10,10 +10,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, examine, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
-from crabpath_retrievers.storage.write.apply import WRITERS
+from tests.seams import stop_after
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
@@ -178,7 +177,7 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
 ):
     """What fails leaves nothing of what was written before; adding again brings everything."""
 
-    def fail(*_):
+    def fail():
         msg = "the disk is full"
         raise OSError(msg)
 
@@ -186,8 +185,7 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
         memory.add_documents(pages(3))
         before = memory.info()
         with monkeypatch.context() as broken:
-            (kind,) = [kind for kind in WRITERS if kind.__name__ == change]
-            broken.setitem(WRITERS, kind, fail)
+            stop_after(change, 1, fail, broken)
             with pytest.raises(OSError, match="the disk is full"):
                 memory.add_documents(pages(6))
         assert memory.info() == before

@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, examine, migrate
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -23,7 +23,6 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import set_bounds
 
