@@ -235,7 +235,9 @@ _MODULES = {
     "retriever": "CrabPathRetriever",
     "routing.model_client": "RouterSettings",
     "routing.chat_model": "ChatModelRouter",
-    "routing.policy": "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter",
+    "routing.policy": (
+        "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
+    ),
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
