@@ -540,12 +540,7 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """The parts of a body, until there are too many bytes or they come too late.
-
-        Raises:
-            _TooLargeError: The body is larger than the limit.
-            _UnreadBodyError: Its end is not certain, so that a proxy may see another one.
-        """
+        """The parts of a body, until there are too many bytes or they come too late."""
         headers = Headers(scope=scope)
         most, length = self._limits.body_bytes, headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:

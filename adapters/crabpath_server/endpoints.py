@@ -179,12 +179,7 @@ class Endpoint:
         return find_model(get_type_hints(self.answer)["return"])
 
     def authorise(self, access: Access, token: str | None) -> Grant:
-        """Find the sender's rights; all of them where no token is needed.
-
-        Raises:
-            TokenError: The token is missing, unknown or expired.
-            ForbiddenError: It does not grant the right.
-        """
+        """Find the sender's rights; all of them where no token is needed."""
         if self.right is None:
             with suppress(TokenError):
                 return access.authorise(token)
@@ -194,10 +189,6 @@ class Endpoint:
         return grant
 
     def require_right(self, grant: Grant) -> None:
-        """Refuse senders without the right.
-
-        Raises:
-            ForbiddenError: It is not granted.
-        """
+        """Refuse senders without the right."""
         if self.right not in {None, "any"}:
             grant.require(str(self.right))

@@ -272,11 +272,7 @@ class MaintenanceBody(ApiInput):
 
 
 def _require_all_namespaces(call: Call) -> None:
-    """Maintenance changes, and counts, what all namespaces have learned.
-
-    Raises:
-        ForbiddenError: The token grants only some.
-    """
+    """Maintenance changes, and counts, what all namespaces have learned."""
     if not call.grant.has_all_namespaces:
         msg = "maintenance concerns all namespaces: use a token that grants '*'"
         raise ForbiddenError(msg)

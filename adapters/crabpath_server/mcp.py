@@ -170,13 +170,7 @@ class McpEndpoint:
         logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.
-
-        Raises:
-            TokenError: The token is missing, unknown or expired.
-            ForbiddenError: It does not grant the namespace of the request.
-            LateAnswerError: There was no answer in time.
-        """
+        """Answer one request."""
         request = Request(scope, receive)
         self._find_caller(request)
         async with self._room.admit(request):

@@ -17,9 +17,6 @@ def format_documents(documents: Iterable[Document]) -> str:
     """Format documents between delimiters, with the instruction to treat them as data.
 
     Text that looks like a delimiter is escaped.
-
-    Args:
-        documents: Documents of a retriever; ``id`` and ``metadata["title"]`` are shown.
     """
     shown = "\n".join(_format_document(document) for document in documents)
     return f"{_RULE}\n<documents>\n{shown}\n</documents>"

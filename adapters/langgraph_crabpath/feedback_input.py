@@ -34,9 +34,6 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
         said: An outcome, as for ``CrabPathRetriever.record``; or a mapping with any of ``outcome``,
             ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer`` and ``correction``.
         wrong: Outcome of a correction without an outcome, in [-1, 1].
-
-    Raises:
-        InvalidInputError: ``said`` is none of these.
     """
     given = said if isinstance(said, Mapping) else {"outcome": said}
     unknown = sorted(map(str, set(given) - set(FEEDBACK_FIELDS)))
@@ -55,11 +52,7 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
 
 
 def parse_counted_feedback(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
-    """Parse feedback of a user into the fields of a ``Feedback``, if a policy counts it.
-
-    Raises:
-        InvalidInputError: The feedback is not valid, or the policy does not count it.
-    """
+    """Parse feedback of a user into the fields of a ``Feedback``, if a policy counts it."""
     fields = parse_feedback(said, policy.correction.outcome)
     corrected = "correction" in fields
     if not (policy.correction if corrected else policy.score).on:
@@ -79,15 +72,6 @@ def build_feedback(
     """Make the feedback for each turn, with those used documents that it returned.
 
     Its id is derived from the turn, so that a node that runs again repeats the feedback.
-
-    Args:
-        turns: Ids of the turns.
-        held: What a state holds, among it documents of the turns.
-        answer: The answer.
-        fields: Other fields of the feedback.
-
-    Raises:
-        InvalidInputError: A field is not valid.
     """
     documents = [item for item in held if {*find_turn_ids([item])}.intersection(turns)]
     given = make_outcome_feedback([*turns, *documents], answer=answer, **fields)

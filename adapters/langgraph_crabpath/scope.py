@@ -37,9 +37,6 @@ def resolve_namespace(
     2. what the configuration of the run says, as for every ``CrabPathRetriever``: see
        :func:`~crabpath_retrievers.integration.find_namespace`;
     3. the retriever's.
-
-    Raises:
-        InvalidInputError: ``namespace=`` is not, or does not return, a non-empty text.
     """
     if given is not None:
         return _require_text(_call(given, config))
@@ -98,11 +95,7 @@ def _require_text(namespace: object) -> str:
 
 
 def require_retriever(value: object) -> CrabPathRetriever:
-    """Refuse values other than a ``CrabPathRetriever``.
-
-    Raises:
-        InvalidInputError: ``value`` is not a ``CrabPathRetriever``.
-    """
+    """Refuse values other than a ``CrabPathRetriever``."""
     if not isinstance(value, CrabPathRetriever):
         msg = f"pass a CrabPathRetriever, not a {type(value).__name__}"
         raise InvalidInputError(msg)

@@ -43,11 +43,7 @@ DEFAULT_KEYS: StateKeys = {
 
 
 def merge_keys(given: StateKeys) -> StateKeys:
-    """Merge the given keys with the defaults.
-
-    Raises:
-        InvalidInputError: A key is not known.
-    """
+    """Merge the given keys with the defaults."""
     unknown = sorted(set(given) - set(DEFAULT_KEYS))
     if unknown:
         msg = f"unknown options {unknown}: the keys of the state are {', '.join(DEFAULT_KEYS)}"
@@ -61,11 +57,7 @@ def get_value(state: Any, key: str) -> Any:
 
 
 def require_question(state: Any, keys: StateKeys) -> Any:
-    """Return the question under its key, else the text of the last human message.
-
-    Raises:
-        InvalidInputError: The state has neither.
-    """
+    """Return the question under its key, else the text of the last human message."""
     asked = get_value(state, keys["query_key"])
     if asked is None:
         asked = find_last_question(get_value(state, keys["messages_key"]))

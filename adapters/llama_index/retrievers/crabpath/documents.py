@@ -143,11 +143,7 @@ def _bound(node: BaseNode, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
-    """Return the given items as a list, if all of them are of one type.
-
-    Raises:
-        InvalidInputError: An item has another type.
-    """
+    """Return the given items as a list, if all of them are of one type."""
     found = list(given)
     for item in found:
         if not isinstance(item, kind):

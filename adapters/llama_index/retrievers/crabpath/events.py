@@ -45,14 +45,7 @@ from llama_index.retrievers.crabpath.runs import QueryRun, QueryTracker, SpanWat
 def detect_run_events(
     run: QueryRun, result: Any, error: BaseException | None, policy: OutcomePolicy
 ) -> set[EventKind]:
-    """Detect the events of a run that ended, counted or not, and set its answer.
-
-    Args:
-        run: The run.
-        result: Its result.
-        error: The exception that it raised; None for none.
-        policy: Defines which errors say something about documents.
-    """
+    """Detect the events of a run that ended, counted or not, and set its answer."""
     result = getattr(result, "result", result)  # unwrap the result of an agent's workflow
     said = result if isinstance(result, str) else get_answer_text(result)
     run.answer = said or run.answer

@@ -30,11 +30,7 @@ Filters = MetadataFilters | Mapping[str, Any] | None
 
 
 def to_where(filters: Filters) -> dict[str, Any] | None:
-    """Convert filters to a condition of Chroma; a mapping is returned as it is.
-
-    Raises:
-        InvalidInputError: Chroma does not support an operator or condition of a filter.
-    """
+    """Convert filters to a condition of Chroma; a mapping is returned as it is."""
     if filters is None:
         return None
     if isinstance(filters, Mapping):

@@ -26,12 +26,7 @@ class SourceIndex:
 
 
 def read_nodes(index: VectorStoreIndex) -> list[BaseNode]:
-    """Read every node with text, from the document store, else from the vector store.
-
-    Raises:
-        InvalidInputError: ``index`` is not a ``VectorStoreIndex``.
-        ConfigurationError: Neither can list its nodes.
-    """
+    """Read every node with text, from the document store, else from the vector store."""
     if not isinstance(index, VectorStoreIndex):
         msg = (
             f"from_index reads a VectorStoreIndex, not {type(index).__name__}: "

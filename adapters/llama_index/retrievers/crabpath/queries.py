@@ -21,13 +21,7 @@ from crabpath_retrievers.integration import (
 def retrieve_bundle(
     memory: CrabPath, bundle: QueryBundle, options: QueryOptions
 ) -> Operations[Answer]:
-    """Retrieve for a bundle, with its embedding or the mean of its embedding strings.
-
-    Args:
-        memory: The memory to query.
-        bundle: The query.
-        options: Keys of :class:`~crabpath_retrievers.core.query.QueryOptions`.
-    """
+    """Retrieve for a bundle, with its embedding or the mean of its embedding strings."""
     vector: Any = bundle.embedding
     if texts := _strings_to_embed(bundle):
         vector = yield from perform(_mean_embedding, texts, memory.embedder)
