@@ -247,8 +247,8 @@ class _MemoryServer(MCPServer):
         async def run(context: Context, **given: Any) -> ApiOutput:
             call = await self._make_call(context)
             endpoint.require_right(call.grant)
-            inputs = [] if endpoint.input is None else [arguments(**given)]
-            answer = model.model_validate(await endpoint.answer(call, *inputs))
+            places, names = endpoint.bind(call, arguments(**given) if endpoint.input else None)
+            answer = model.model_validate(await endpoint.answer(*places, **names))
             if endpoint.route is not None:  # sources are left to the server
                 answer = model.model_validate(self._names.show(answer.model_dump()))
             return answer
