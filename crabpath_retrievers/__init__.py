@@ -27,9 +27,8 @@ from crabpath_retrievers.errors import (
 if TYPE_CHECKING:
     from crabpath_lab.shadow import ShadowRetriever
     from crabpath_retrievers.config import Settings
-    from crabpath_retrievers.config.autotune import Knobs
+    from crabpath_retrievers.config.operation import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
-    from crabpath_retrievers.core.changes.archive import ImportResult
     from crabpath_retrievers.core.feedback import Feedback, Receipt
     from crabpath_retrievers.core.records import (
         ConsideredEdge,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.migrate import migrate
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.parts.operation.transfer.export import ExportResult
+    from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.parts.typed_graph.follow import (
@@ -186,9 +186,8 @@ __all__ = [
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
 _MODULES = {
     "config": "Settings",
-    "config.autotune": "Knobs",
+    "config.operation": "Knobs",
     "config.outcome_policy": "OutcomePolicy Rule",
-    "core.changes.archive": "ImportResult",
     "core.feedback": "Feedback Receipt",
     "core.records": (
         "ConsideredEdge Edge EdgeKind ModelUsage Node PathEdge ReturnedDocument SeedRecord Turn "
@@ -211,6 +210,7 @@ _MODULES = {
     "parts.operation.migrate": "migrate",
     "parts.operation.replay": "ReplayCheck ReplayReport",
     "parts.operation.transfer.export": "ExportResult",
+    "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
     "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",

@@ -36,7 +36,6 @@ from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
@@ -169,7 +168,6 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        self.reembedding = EmbedderChange(store, index, self.identity, self.reindexing)
         self.shadows = weakref.WeakSet[Settling]()
         self._is_temporary = self._is_forked = False
         register_owner(self)
@@ -203,7 +201,8 @@ class Services:
         """Fill the index, finish an ingest, and learn from feedback that waits."""
         if self.index.read_only:
             return
-        self.reembedding.resume()
+        if self.store.catalog.holds_new_vectors():  # a change of the embedder was interrupted
+            load_part("crabpath_retrievers.parts.operation.reembedding").resume_change(self)
         if self.settings.language is not None:
             self.store.set_language(self.settings.language)
         self.index.refill = self.reindexing.fill

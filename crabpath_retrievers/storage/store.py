@@ -47,7 +47,6 @@ from crabpath_retrievers.storage.engine import (
 )
 from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
-from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.reader import ConnectionReader, Reader, StoreMemory
 from crabpath_retrievers.storage.replica import (
     DEFAULT_MAX_LAG,
@@ -338,20 +337,14 @@ class GraphStore(Store):
         return QueryReader(self, self._memory, self._replica)
 
     @contextmanager
-    def open_dump(self) -> Iterator[Dump]:
-        """One consistent state of the store, which later changes do not affect.
-
-        Raises:
-            StoreError: An ingest is unfinished.
-        """
+    def open_snapshot(self) -> Iterator[sa.Connection]:
+        """Open a connection that sees one state of the store, which later changes do not affect."""
         self.flush()
         with (
             translate_database_errors(self._engine),
             open_snapshot_connection(self._reader) as connection,
         ):
-            dump = Dump(connection)
-            dump.require_finished()
-            yield dump
+            yield connection
 
     def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Override :class:`Store`."""
@@ -682,7 +675,6 @@ class ReadOnlyStore:
 
     Attributes:
         catalog: Reads of documents and queues.
-        checks: Consistency checks.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -695,7 +687,6 @@ class ReadOnlyStore:
         file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)
-        self.checks = Checks(self)
 
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:

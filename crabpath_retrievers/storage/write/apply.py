@@ -5,7 +5,6 @@ from typing import Any
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage.write import (
-    archive,
     history,
     learned,
     nodes,
@@ -42,9 +41,6 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.history.UndoFeedback: history.undo_feedback,
     c.notes.KeepNote: notes.keep_note,
     c.notes.UseNotes: notes.use_notes,
-    c.archive.FillStore: archive.import_store,
-    c.archive.FillNamespace: archive.import_namespace,
-    c.archive.QueueReindex: nodes.queue_reindex,
 }
 
 

@@ -8,29 +8,41 @@ embedder; what was interrupted after it, by the next open.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
+from pydantic_core import from_json
 
+from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.records import Vector
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
 from crabpath_retrievers.ingest.reindex import Reindexer
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore, Store
-from crabpath_retrievers.storage.read.reembedding import EmbeddedText
-from crabpath_retrievers.storage.schema import EMBEDDED
-from crabpath_retrievers.storage.write.reembedding import (
-    begin_reembedding,
-    end_reembedding,
-    put_reembedded,
-    switch_embedder,
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.engine import lock_schema
+from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
+from crabpath_retrievers.storage.registry import REEMBEDDED_AT
+from crabpath_retrievers.storage.schema import (
+    EMBEDDED,
+    contents,
+    episodes,
+    feedback,
+    nodes,
+    reembedded,
+    turns,
 )
-from crabpath_retrievers.storage.write.transaction import Write
+from crabpath_retrievers.storage.sql_tools import Queries, encode_vector
+from crabpath_retrievers.storage.write.nodes import put_meta
+from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
@@ -42,6 +54,167 @@ from crabpath_retrievers.vectors.embedder import (
     parse_identity,
     read_identity,
 )
+
+IDENTITY = "embedder"
+"""Kind of the row that says which embedder is changed to."""
+
+
+class EmbeddedText(NamedTuple):
+    """A text with a stored vector.
+
+    Attributes:
+        kind: Name of its table in ``EMBEDDED``.
+        key: Its key there, as a text.
+        mark: Changes with the text.
+        text: A question or a correction; empty for a node.
+        node: The chunk or note.
+        visible: Whether the vector index of the documents holds it.
+    """
+
+    kind: str
+    key: str
+    mark: str
+    text: str
+    node: Node | None = None
+    visible: bool = False
+
+
+_QUERIES: dict[str, tuple[Any, ...]] = {
+    "nodes": (contents.c.digest, nodes.c.owner, *CONTENT),
+    "turns": (sa.literal(""), turns.c.record),
+    "feedback": (sa.cast(sa.func.length(feedback.c.payload), sa.Text), feedback.c.payload),
+    "episodes": (sa.literal(""), episodes.c.query),
+}
+
+
+class ReembeddingQueries(Queries):
+    """Reads of the table that exists while an embedder is changed."""
+
+    def get_identity(self) -> str | None:
+        """The embedder that is changed to, as text; None while none is."""
+        with self._store.connect() as connection:
+            if not sa.inspect(connection).has_table(reembedded.name):
+                return None
+            query = sa.select(reembedded.c.mark).where(reembedded.c.kind == IDENTITY)
+            found: str | None = connection.scalar(query)
+            return found
+
+    def count(self, kind: str) -> int:
+        """Number of texts of a kind that must still be embedded."""
+        query = _select_waiting(kind)[0].with_only_columns(sa.func.count())
+        return self._scalar(query.order_by(None)) or 0
+
+    def iterate(self, kind: str, size: int) -> Iterator[list[EmbeddedText]]:
+        """Yield the texts of a kind that must still be embedded, in pages by key."""
+        query, key = _select_waiting(kind)
+        page = self._rows(query.limit(size))
+        while page:
+            yield [_decode(kind, *row) for row in page]
+            page = self._rows(query.where(key > page[-1][0]).limit(size))
+
+
+def _select_waiting(kind: str) -> tuple[sa.Select[Any], Any]:
+    """Texts without a new vector, or with that of another text; and their key."""
+    embedding, key = EMBEDDED[kind]
+    mark = _QUERIES[kind][0]
+    done = sa.exists().where(
+        reembedded.c.kind == kind,
+        reembedded.c.key == sa.cast(key, sa.Text),
+        reembedded.c.mark == mark,
+    )
+    query = sa.select(key, *_QUERIES[kind]).where(~done).order_by(key)
+    if kind == "nodes":
+        return query.join(contents, contents.c.node == nodes.c.key), key
+    return query.where(embedding.is_not(None)), key
+
+
+def _decode(kind: str, key: Any, mark: str, *values: Any) -> EmbeddedText:
+    own = (kind, str(key), mark)
+    if kind == "nodes":
+        owner, *row = values
+        return EmbeddedText(*own, "", decode_node(row), owner == 0)
+    (text,) = values
+    if kind == "turns":
+        text = from_json(text)["query"]
+    elif kind == "feedback":
+        text = from_json(text).get("correction") or ""
+    return EmbeddedText(*own, text)
+
+
+def begin_reembedding(tx: Transaction, identity: str) -> None:
+    """Create the table of new vectors; what another change of the embedder left is deleted."""
+    lock_schema(tx.connection)
+    s.reembedded.drop(tx.connection, checkfirst=True)
+    s.reembedded.create(tx.connection)
+    row = {"kind": IDENTITY, "key": "", "mark": identity, "embedding": b""}
+    tx.run(s.reembedded.insert(), [row])
+
+
+def put_reembedded(
+    tx: Transaction, given: Sequence[tuple[str, str, str, Vector]], *, adopted: bool = False
+) -> None:
+    """Keep new vectors until all are there.
+
+    Args:
+        tx: The transaction.
+        given: Kind, key and mark of each text, with its unit vector ``[d]``.
+        adopted: Whether they replace the old ones at once, after the switch.
+    """
+    rows = [
+        {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
+        for kind, key, mark, vector in given
+    ]
+    tx.upsert(s.reembedded, rows, ("mark", "embedding"))
+    if adopted:
+        for kind in {row[0] for row in given}:
+            own = [key for name, key, *_ in given if name == kind]
+            _adopt(tx, kind, s.reembedded.c.key.in_(own))
+
+
+def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
+    """Replace all vectors by the new ones, and invalidate what processes remember of them.
+
+    Episodes and notes are queued for the vector index.
+
+    Args:
+        tx: The transaction.
+        identity: The new embedder, as text.
+        time: Seconds since the epoch; snapshots from before it cannot be restored.
+    """
+    tx.touches_corpus = True
+    for kind in s.EMBEDDED:
+        _adopt(tx, kind, sa.true())
+    facts = (("embedder", identity), (REEMBEDDED_AT, repr(time)))
+    put_meta(tx, c.PutMeta(facts))
+    hubs = sa.cast(sa.cast(s.meta.c.value, sa.BigInteger) + 1, sa.Text)
+    tx.update(s.meta, s.meta.c.name == "hubs", value=hubs)
+    for table in (s.episodes, s.notes):
+        tx.update(table, indexed=0)
+    # Last: others that write to the rows wait from here on.
+    later = s.namespaces.c.version + 1
+    tx.update(s.namespaces, s.namespaces.c.version > 0, version=later)
+
+
+def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
+    """Delete the table of new vectors.
+
+    Args:
+        tx: The transaction.
+        forgets: Whether turns and corrections that came too late for it lose their old vectors.
+    """
+    for kind in ("turns", "feedback") if forgets else ():
+        embedding, key = s.EMBEDDED[kind]
+        known = sa.select(s.reembedded.c.key).where(s.reembedded.c.kind == kind)
+        tx.update(embedding.table, sa.cast(key, sa.Text).not_in(known), embedding=None)
+    s.reembedded.drop(tx.connection, checkfirst=True)
+
+
+def _adopt(tx: Transaction, kind: str, which: sa.ColumnElement[bool]) -> None:
+    embedding, key = s.EMBEDDED[kind]
+    found = (s.reembedded.c.kind == kind, s.reembedded.c.key == sa.cast(key, sa.Text), which)
+    new = sa.select(s.reembedded.c.embedding).where(*found).scalar_subquery()
+    tx.update(embedding.table, sa.exists().where(*found), embedding=new)
+
 
 _BATCH = 256  # texts that are embedded, indexed and stored as one unit
 _NEEDED = ("nodes", "episodes")  # of these none may lack its new vector when it is switched
@@ -57,6 +230,11 @@ class EmbedderChange:
     index: VectorIndex
     identity: EmbedderFingerprint
     reindexing: Reindexer
+
+    @classmethod
+    def of(cls, services: Services) -> "EmbedderChange":
+        """Change the embedder of an open memory."""
+        return cls(services.store, services.index, services.identity, services.reindexing)
 
     def run(self, new: Embedder, progress: Progress | None = None) -> int:
         """Change to another embedder; returns how many texts were embedded.
@@ -91,7 +269,7 @@ class EmbedderChange:
 
         The caller opens the memory.
         """
-        text = self.store.reembedding.get_identity()
+        text = ReembeddingQueries(self.store).get_identity()
         if text is None:
             return
         with self.store.hold_ingest_lock():
@@ -122,7 +300,7 @@ class EmbedderChange:
 
     def _begin(self, found: EmbedderIdentity) -> VectorIndex:
         """The next index, with what an earlier try with this embedder has left."""
-        text = self.store.reembedding.get_identity()
+        text = ReembeddingQueries(self.store).get_identity()
         anew = text is None or not are_same(parse_identity(text), found)
         following = self.index.open_next(anew=anew)
         if anew:
@@ -134,7 +312,7 @@ class EmbedderChange:
     ) -> int:
         """Embed what has no new vector yet; returns how many texts."""
         self.store.flush()
-        total = sum(self.store.reembedding.count(kind) for kind in EMBEDDED)
+        total = sum(ReembeddingQueries(self.store).count(kind) for kind in EMBEDDED)
         if total:
             with show_progress(progress, total) as advance:
                 for kind in EMBEDDED:
@@ -144,7 +322,7 @@ class EmbedderChange:
     def _embed_kind(
         self, kind: str, new: Embedder, following: VectorIndex, advance: Advance
     ) -> None:
-        for page in self.store.reembedding.iterate(kind, _BATCH):
+        for page in ReembeddingQueries(self.store).iterate(kind, _BATCH):
             vectors = _embed_page(new, page)
             # The index first: what is in the table is in the index.
             shown = [(one, v) for one, v in zip(page, vectors, strict=True) if one.visible]
@@ -166,7 +344,7 @@ class EmbedderChange:
             entered = list[bool]()
 
             def switch(store: Store) -> bool:
-                if any(store.reembedding.count(kind) for kind in _NEEDED):
+                if any(ReembeddingQueries(store).count(kind) for kind in _NEEDED):
                     return False
                 store.apply([Write(switch_embedder, text, time.time()), *self.index.switch])
                 if not entered:  # else the transaction is repeated
@@ -195,7 +373,7 @@ class EmbedderChange:
             time.sleep(_STRAGGLERS)
         self.store.flush()
         for kind in EMBEDDED:
-            for page in self.store.reembedding.iterate(kind, _BATCH):
+            for page in ReembeddingQueries(self.store).iterate(kind, _BATCH):
                 rows = _to_rows(page, _embed_page(new, page))
                 self.store.write(put_reembedded, rows, adopted=True)
         with self.store.hold_ingest_lock():
@@ -204,6 +382,11 @@ class EmbedderChange:
             self.reindexing.ingest.stamp()
         self.reindexing.episodes.reopen()
         self.reindexing.notes.reopen()
+
+
+def resume_change(services: Services) -> None:
+    """Finish what was interrupted after the switch to another embedder, as a memory is opened."""
+    EmbedderChange.of(services).resume()
 
 
 def _to_rows(

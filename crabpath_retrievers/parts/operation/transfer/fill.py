@@ -4,19 +4,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.changes.archive import (
-    FillNamespace,
-    FillStore,
-    ImportResult,
-    QueueReindex,
-    Row,
-)
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.core.terms import list_terms
@@ -32,33 +25,68 @@ from crabpath_retrievers.storage.registry import NODE_COLUMNS, TABLES
 from crabpath_retrievers.storage.retired import replace_node_ids
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex, renew_words
-from crabpath_retrievers.storage.write.rows import insert_rows, translate_row
+from crabpath_retrievers.storage.write.rows import Row, insert_rows, translate_row
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 _AT_ONCE = 500  # texts that are tokenised at once
 _AUTO = "auto:"  # prefix of the ids of automatic notes
 
+Block = tuple[str, list[Row]]
+"""Name of a table, and some of its rows."""
 
-def import_store(tx: Transaction, change: FillStore) -> ImportResult:
-    """Write all rows of another store into this one, which must be empty."""
+
+class ImportResult(NamedTuple):
+    """Result of an import.
+
+    Attributes:
+        namespace: Name of the namespace in this store; None for a whole store.
+        rows: Number of rows written, by table.
+        left_out: Number of rows not written, by table: they refer to documents that do not exist
+            in this store.
+        missing: Number of these documents.
+        before: True if the archive had been imported before, so that only its vectors remained.
+    """
+
+    namespace: str | None
+    rows: dict[str, int]
+    left_out: Mapping[str, int] = {}
+    missing: int = 0
+    before: bool = False
+
+
+def import_store(
+    tx: Transaction, blocks: Iterable[Block], last: Mapping[str, int], origin: str
+) -> ImportResult:
+    """Write all rows of another store, with their keys; vectors are queued for the index.
+
+    Args:
+        tx: The transaction, of an empty store.
+        blocks: Rows of all tables; read once, within the transaction.
+        last: Highest key that each table with generated keys has assigned, by table name.
+        origin: Identifies the copied store, so that a repeated import is recognised.
+
+    Raises:
+        InvalidInputError: This store is not empty.
+    """
+    tx.touches_corpus = True
     for table in (s.nodes, s.namespaces, s.feedback, s.staging):
         if tx.scalar(sa.select(sa.exists(sa.select(table)))):
             msg = "this store holds a memory already: choose an empty place for another one"
             raise InvalidInputError(msg)
     written = Counter[str]()
-    for name, rows in change.blocks:
+    for name, rows in blocks:
         written[name] += len(rows)
         if name == "meta":
             put_meta(tx, PutMeta(tuple((row["name"], row["value"]) for row in rows)))
         else:
             tx.add(TABLES[name], list(map(_set_level, rows)) if name == "nodes" else rows)
-    for name, last in change.last.items():
-        _set_last_key(tx, TABLES[name], last)
+    for name, highest in last.items():
+        _set_last_key(tx, TABLES[name], highest)
     _index_all_texts(tx)
-    queue_reindex(tx, QueueReindex())
+    queue_reindex(tx)
     renew_words(tx, has_signs)  # archives of older schemas have none of these words
-    put_meta(tx, PutMeta((("origin", change.origin),)))
-    write_journal(tx, "import", {"origin": change.origin})
+    put_meta(tx, PutMeta((("origin", origin),)))
+    write_journal(tx, "import", {"origin": origin})
     return ImportResult(None, dict(written))
 
 
@@ -103,27 +131,50 @@ def _index_all_texts(tx: Transaction) -> None:
         last = rows[-1].key
 
 
-def import_namespace(tx: Transaction, change: FillNamespace) -> ImportResult:
-    """Write the learned state of one namespace of another store, which must be new here."""
-    if tx.find_key(change.namespace) is not None:
+def import_namespace(
+    tx: Transaction,
+    namespace: str,
+    former: str,
+    documents: Mapping[int, str],
+    blocks: Iterable[Block],
+) -> ImportResult:
+    """Write the learned state of one namespace of another store, whose keys the rows have.
+
+    Rows that refer to a document which does not exist here are left out.
+
+    Args:
+        tx: The transaction.
+        namespace: Its name in this store, which has none of that name.
+        former: Its name in the other store.
+        documents: Ids of the documents of the other store, by their keys there.
+        blocks: Rows of the tables of a namespace, each after those that it refers to; read once,
+            within the transaction.
+
+    Raises:
+        InvalidInputError: The namespace exists already.
+    """
+    tx.touches_corpus = True
+    if tx.find_key(namespace) is not None:
         msg = (
-            f"namespace {change.namespace!r} exists in this store already: replace it, or import "
+            f"namespace {namespace!r} exists in this store already: replace it, or import "
             "it under another name"
         )
         raise InvalidInputError(msg)
-    importing = _NamespaceImport(tx, change)
-    for table, rows in change.blocks:
+    importing = _NamespaceImport(tx, namespace, former, documents)
+    for table, rows in blocks:
         importing.add(table, rows)
-    write_journal(tx, "import_namespace", {}, change.namespace)
+    write_journal(tx, "import_namespace", {}, namespace)
     return importing.build_result()
 
 
 class _NamespaceImport:
     """Writes rows of one namespace, and remembers which keys and ids they get here."""
 
-    def __init__(self, tx: Transaction, change: FillNamespace) -> None:
-        self._tx, self._name, self._former = tx, change.namespace, change.former
-        self._keys = {0: 0, **self._find_keys(change.documents)}
+    def __init__(
+        self, tx: Transaction, name: str, former: str, documents: Mapping[int, str]
+    ) -> None:
+        self._tx, self._name, self._former = tx, name, former
+        self._keys = {0: 0, **self._find_keys(documents)}
         self._namespace = 0  # until its row is written
         # New ids by former id, by table.
         self._ids: dict[str, dict[str, str]] = {

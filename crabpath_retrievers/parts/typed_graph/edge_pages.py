@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import Authority, EdgeKind, StoredWeight
+from crabpath_retrievers.parts.typed_graph.queries import Direction
 from crabpath_retrievers.storage.read.notes import IS_CURRENT
-from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import contents, edges, nodes, notes, overlay
 from crabpath_retrievers.storage.sql_tools import Queries

@@ -1,4 +1,4 @@
-"""Writers of maintenance, whose changes the journal can undo; knobs, health reports, trials."""
+"""Writers of maintenance, whose changes the journal can undo; knobs, health reports."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,12 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.changes import PutEdges
 from crabpath_retrievers.core.records import Edge
 from crabpath_retrievers.errors import ConflictError, StoreError
-from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.read.maintenance import (
+from crabpath_retrievers.parts.operation.maintenance.queries import (
     build_run_condition,
     find_awaited_turns,
     find_old_episodes,
 )
-from crabpath_retrievers.storage.read.turns import build_trial_key
+from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
 from crabpath_retrievers.storage.write.journal import (
@@ -263,29 +262,3 @@ def record_health(
     # The newest report to delete; the condition is never true while there are too few.
     last = latest.offset(keep).limit(1).scalar_subquery()
     tx.delete(reports, own, reports.c.sequence <= last)
-
-
-def keep_trial(tx: Transaction, trial: str, before: str | None, after: str) -> None:
-    """Write the state of a trial.
-
-    Args:
-        tx: The transaction.
-        trial: Name of the trial.
-        before: State from which the new one was computed, as JSON; None for a new trial.
-        after: New state, as JSON.
-
-    Raises:
-        ConflictError: It changed in the meantime.
-    """
-    name = build_trial_key(trial)
-    if before is None:
-        new = tx.insert(s.meta).values(name=name, value=after)
-        added = tx.run(new.on_conflict_do_nothing().returning(s.meta.c.name)).first()
-        done = added is not None
-    else:
-        expected = (s.meta.c.name == name, s.meta.c.value == before)
-        done = tx.update(s.meta, *expected, value=after) > 0
-    if not done:
-        msg = f"trial {trial!r} was changed by somebody else meanwhile: try again"
-        raise ConflictError(msg)
-    write_journal(tx, "trial", {"trial": trial, "state": json.loads(after)})
