@@ -16,9 +16,9 @@ from crabpath_retrievers.integration import (
     QueryOptions,
     RetrieverOptions,
 )
-from langgraph_crabpath.feedback_input import FEEDBACK_FIELDS
-from langgraph_crabpath.state import DEFAULT_KEYS, StateKeys
-from llama_index.retrievers.crabpath.options import LlamaIndexOptions
+from langgraph_crabpath.nodes import FEEDBACK_FIELDS
+from langgraph_crabpath.recall import DEFAULT_KEYS, StateKeys
+from llama_index.retrievers.crabpath.queries import LlamaIndexOptions
 
 NAMES = FeedbackFields.__annotations__.keys()
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
