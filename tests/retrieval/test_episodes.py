@@ -1,14 +1,15 @@
 """Episodes: successes that similar questions recall, forgotten with their namespace."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import CrabPath, Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.text import QueryInformation
-from crabpath_retrievers.parts.operation.maintenance import MaintenanceRunner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.learned import Reliability
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
@@ -94,8 +95,9 @@ def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory
     set_bounds(monkeypatch, episodes_compared=0)
     for query in ("what is it?", "something else?", "who was there?"):
         learn(memory, "default", query)
-    settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
-    MaintenanceRunner(memory.store, settings).run(["compact"])
+    services = copy(get_services(memory))
+    services.settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
+    MemoryMaintenance(services).run(["compact"])
     key = memory.store.walk.get_clock("default").key
     vectors = memory.index.beside(f"episodes-{key}")
     assert vectors.count() == 3
