@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -10,7 +12,6 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.parts.operation.commands.maintenance import sparkline
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -113,7 +114,17 @@ def test_doctor_finds_something_broken(place):
     assert not read("doctor", place.path)["broken"]
 
 
-def test_sparklines():
+def test_sparklines(place):
     """From the least value to the greatest; a gap where there is none."""
-    given = ([], [None], [2.0, 2.0], [0.0, None, 0.5, 1.0], [3.0, 1.0, 2.0])
-    assert list(map(sparkline, given)) == ["", " ", "▁▁", "▁ ▅█", "█▁▅"]
+    for value in (2.0, None, 1.0):
+        report = read("health", place.path, "-n", "ann")
+        kept = {name: report[name] for name in ("namespace", "turn", "created", "edges")}
+        kept["metrics"] = [{**one, "value": value} for one in report["metrics"]]
+        with closing(sqlite3.connect(place.path / "graph.sqlite")) as connection, connection:
+            last = "sequence = (SELECT max(sequence) FROM crabpath_health_reports)"
+            connection.execute(
+                f"UPDATE crabpath_health_reports SET report = ? WHERE {last}", [json.dumps(kept)]
+            )
+    shown = run("health", "--store", place.path, "--namespace", "ann").stdout
+    (orphans,) = [line for line in shown.splitlines() if "orphan_nodes" in line]
+    assert "█ ▅▁" in orphans
