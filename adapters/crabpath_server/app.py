@@ -40,7 +40,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import dump_answer
 from crabpath_server.endpoints import (

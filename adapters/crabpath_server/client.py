@@ -57,7 +57,7 @@ from crabpath_retrievers.ingest.pipeline import (
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.memory.documents import Forgotten
 from crabpath_retrievers.memory.notes import NoteFields
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
