@@ -3,14 +3,15 @@
 The adapters in this repository import only from here and from ``crabpath_retrievers``. A retrieval
 or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are
 found in documents by their ``METADATA_KEY`` metadata; reported events become feedback by
-:func:`make_event_feedback`.
+:func:`make_event_feedback`. A :class:`StoreKind` says what a vector store does differently.
 """
 
 from crabpath_retrievers.callbacks.runs import find_turns_in_state
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
-from crabpath_retrievers.core.driver import (
+from crabpath_retrievers.core.calls import (
     Operations,
     arun,
+    arun_with_timeout,
     perform,
     perform_slow,
     perform_sync_or_async,
@@ -23,15 +24,18 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import DEEPEST, ORDERS, require_bounded
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.metadata import (
-    METADATA_KEY,
-    read_answer_block,
-    remove_answer_metadata,
+from crabpath_retrievers.core.filters import (
+    DEEPEST,
+    ORDERS,
+    Condition,
+    Group,
+    KeyCondition,
+    make_test,
+    require_bounded,
 )
 from crabpath_retrievers.core.processes import BackgroundWorker, make_lock
 from crabpath_retrievers.core.query import (
+    METADATA_KEY,
     MOST_IDS,
     CallOptions,
     Query,
@@ -41,11 +45,12 @@ from crabpath_retrievers.core.query import (
     find_namespace,
     find_session,
     namespace_of,
+    read_answer_block,
+    remove_answer_metadata,
     session_of,
 )
+from crabpath_retrievers.core.records import Hop, Vector
 from crabpath_retrievers.core.text import is_blank, to_plain
-from crabpath_retrievers.core.time_limit import arun_with_timeout
-from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
@@ -65,6 +70,7 @@ from crabpath_retrievers.vectors.embedder import (
     load_default_embeddings,
     resolve_embeddings,
 )
+from crabpath_retrievers.vectors.langchain_store import StoreKind
 
 __all__ = [
     "DEEPEST",
@@ -78,11 +84,14 @@ __all__ = [
     "BackgroundWorker",
     "CallOptions",
     "Cleanup",
+    "Condition",
     "Embedder",
     "EventKind",
     "FeedbackFields",
+    "Group",
     "Hop",
     "IngestReport",
+    "KeyCondition",
     "OpenOptions",
     "Operations",
     "Outcome",
@@ -93,6 +102,7 @@ __all__ = [
     "RetrieverOptions",
     "RewardSource",
     "Router",
+    "StoreKind",
     "Vector",
     "arun",
     "arun_with_timeout",
@@ -107,6 +117,7 @@ __all__ = [
     "make_event_feedback",
     "make_lock",
     "make_outcome_feedback",
+    "make_test",
     "namespace_of",
     "parse_outcome",
     "parse_output",

@@ -17,9 +17,8 @@ from crabpath_retrievers.config.outcome_policy import (
     rank_kind,
 )
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, RewardSource, SignalFields
-from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
-from crabpath_retrievers.core.query import find_session
+from crabpath_retrievers.core.query import find_session, read_answer_block
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.outcomes import (

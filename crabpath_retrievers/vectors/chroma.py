@@ -2,30 +2,41 @@
 
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from http.client import HTTPException
+from math import ceil, floor
 from pathlib import Path
 from shutil import disk_usage
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.core.filters import (
     EVERYTHING,
+    LISTS,
     NOTHING,
     OF_LISTS,
+    ORDERS,
     Condition,
+    Group,
+    group_by_kind,
+    is_fraction,
     make_test,
     parse_filter,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.processes import find_interruption, use_engine
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     EmbeddingMismatchError,
@@ -38,12 +49,6 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage.engine import build_disk_full_error, can_make_files
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex, is_same
-from crabpath_retrievers.vectors.chroma_client import (
-    close_client,
-    create_client,
-    limit_requests,
-    note_embedded,
-)
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     NEXT,
@@ -51,9 +56,8 @@ from crabpath_retrievers.vectors.chroma_directory import (
     find_owner,
     is_next,
     is_panic,
+    peek_collection,
 )
-from crabpath_retrievers.vectors.chroma_files import peek_collection
-from crabpath_retrievers.vectors.filters import UNSTORED_KEYS, to_chroma
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -84,17 +88,11 @@ class ChromaIndex(VectorIndex):
     has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
-        """Use an existing collection.
-
-        Args:
-            collection: A Chroma collection.
-            batch: Most records in one write.
-            where: Description for messages.
-        """
+        """Use an existing collection: ``batch`` is the most records in one write."""
         self._collection: Collection | None = collection
         self._batch = batch
         self._where = where or f"Chroma collection {collection.name!r}"
-        self._client: ClientAPI | None = None
+        self._client: Any = None  # needed for other collections alone
         self._owns_client = False
         self._directory: ChromaDirectory | None = None
         self._generation = 0
@@ -104,12 +102,7 @@ class ChromaIndex(VectorIndex):
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
-        """Open or create a collection in a directory that only this process uses.
-
-        Raises:
-            StoreLockedError: Another process uses the directory; it would read stale data.
-            StoreError: The files cannot be read, and contain collections of others.
-        """
+        """Open or create a collection in a directory that only this process uses."""
         with _translate_errors(str(path)):
             directory = ChromaDirectory.enter(path, name)
         where = f"{_EMBEDDED}{directory.path}"
@@ -132,12 +125,7 @@ class ChromaIndex(VectorIndex):
     def from_client(
         cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
-        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
-
-        Raises:
-            InvalidInputError: The existing collection uses another distance than cosine.
-            StoreUnavailableError: The server cannot be reached.
-        """
+        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …)."""
         note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
@@ -159,15 +147,7 @@ class ChromaIndex(VectorIndex):
 
     @classmethod
     def at_url(cls, url: str) -> "ChromaIndex":
-        """Open or create a collection on a Chroma server.
-
-        Args:
-            url: ``http://host:port`` or ``https://host``; a path names another collection.
-
-        Raises:
-            InvalidInputError: The URL is malformed.
-            StoreUnavailableError: The server cannot be reached.
-        """
+        """Open or create a collection on a Chroma server; see :func:`create_client`."""
         client, name = create_client(url)
         index = cls.from_client(client, name, where=f"Chroma at {url}")
         index._owns_client = True  # noqa: SLF001  its own class
@@ -177,7 +157,7 @@ class ChromaIndex(VectorIndex):
         """Another collection in the same place; it is released with this one."""
         other = self._run(
             lambda own: ChromaIndex.from_client(
-                cast("ClientAPI", self._client), f"{own.name}-{name}", where=self._where
+                self._client, f"{own.name}-{name}", where=self._where
             ),
             writes=True,
         )
@@ -227,13 +207,12 @@ class ChromaIndex(VectorIndex):
         # The main one last: while it has its name, this is not done.
         for name in sorted(filter(is_next, held), reverse=True):
             self._rename(name, main + name.removeprefix(following))
-        self._collection = self._run(lambda _: cast("ClientAPI", self._client).get_collection(main))
+        self._collection = self._run(lambda _: self._client.get_collection(main))
 
     def _list_collections(self) -> list[str]:
         """Names of all collections of this memory."""
         main = self._records.name.removesuffix(f"-{NEXT}")
-        known = self._run(lambda _: cast("ClientAPI", self._client).list_collections())
-        names = [collection.name for collection in known]
+        names = [held.name for held in self._run(lambda _: self._client.list_collections())]
         return [name for name in names if name == main or find_owner(name) == main]
 
     def _delete(self, name: str) -> None:
@@ -241,13 +220,12 @@ class ChromaIndex(VectorIndex):
 
         def delete(_: "Collection") -> None:
             with suppress(NotFoundError):  # another call has forgotten the same namespace
-                cast("ClientAPI", self._client).delete_collection(name)
+                self._client.delete_collection(name)
 
         self._run(delete, writes=True)
 
     def _rename(self, name: str, other: str) -> None:
-        client = cast("ClientAPI", self._client)
-        self._run(lambda _: client.get_collection(name).modify(name=other), writes=True)
+        self._run(lambda _: self._client.get_collection(name).modify(name=other), writes=True)
 
     @property
     def local(self) -> bool:
@@ -280,13 +258,6 @@ class ChromaIndex(VectorIndex):
             self._generation = generation
             assert self._collection is not None  # noqa: S101
         return self._collection
-
-    @contextmanager
-    def _use_client(self) -> Iterator[None]:
-        """Use the client inside, whose errors become CrabPath's."""
-        used = nullcontext() if self._directory is None else self._directory.use()
-        with used, _translate_errors(self._where):
-            yield
 
     def _run(self, work: "Callable[[Collection], T]", *, writes: bool = False) -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
@@ -325,8 +296,9 @@ class ChromaIndex(VectorIndex):
         left = _ATTEMPTS
         while True:
             left -= 1
+            used = nullcontext() if self._directory is None else self._directory.use()
             try:
-                with self._use_client():
+                with used, _translate_errors(self._where):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -399,24 +371,26 @@ class ChromaIndex(VectorIndex):
         allowed: set[str] = set()
         for part in split_batches(ids, self._batch):
             # With ids and a condition in one call, Chroma takes time quadratic in the ids.
-            page = self._run(partial(_read_metadata, ids=part))
+            page = self._get(part, "metadatas")
             found = zip(page["ids"], page["metadatas"] or (), strict=True)
             allowed |= {node_id for node_id, metadata in found if satisfies(metadata or {})}
         return allowed
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Select the ids that the collection contains."""
-        existing: set[str] = set()
-        for part in split_batches(ids, self._batch):
-            page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
-            existing |= set(page["ids"])
-        return existing
+        parts = split_batches(ids, self._batch)
+        return {found for part in parts for found in self._get(part)["ids"]}
 
     def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors ``[d]`` of those of the ids that the collection contains."""
-        page = self._run(lambda records: records.get(ids=list(ids), include=["embeddings"]))
+        page = self._get(ids, "embeddings")
         vectors = page["embeddings"]
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
+
+    def _get(self, ids: Sequence[str], *fields: str) -> "GetResult":
+        """Fields of the records with these ids."""
+        include = cast("Any", list(fields))
+        return self._run(lambda records: records.get(ids=list(ids), include=include))
 
     def read_stamp(self) -> str | None:
         """Stamp that was written last, when this collection was opened; None if nothing."""
@@ -498,10 +472,6 @@ def _query(
     return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
 
-def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":
-    return records.get(ids=list(ids), include=["metadatas"])
-
-
 def _find_changed(
     records: "Collection", entries: "Sequence[_Entry]"
 ) -> "Iterator[tuple[str, Vector, dict[str, Any] | None]]":
@@ -522,12 +492,7 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """A client of the server at a URL, and the name of the collection in the URL.
-
-    Raises:
-        InvalidInputError: The URL is malformed.
-        StoreUnavailableError: The server cannot be reached.
-    """
+    """A client of the server at a URL, and the name of the collection in the URL."""
     client, name = create_client(url)
     try:
         yield client, name
@@ -536,16 +501,49 @@ def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
 
 
 def _parse(given: MetadataFilter) -> Condition:
-    """A filter as a condition.
-
-    Raises:
-        InvalidInputError: It is none.
-    """
+    """A filter as a condition."""
     if not isinstance(given, Mapping):
         shown = format_value(given)
         msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
         raise InvalidInputError(msg)
     return parse_filter(given, "Chroma", OF_LISTS)
+
+
+UNSTORED_KEYS = ("#", "$", "chroma:")
+"""Keys of metadata that begin so are refused or hidden by Chroma."""
+
+
+def to_chroma(condition: Condition) -> dict[str, Any]:
+    """The condition as Chroma's ``where``, with one operator for each key."""
+    if isinstance(condition, Group):
+        return {condition.operator: [to_chroma(part) for part in condition.parts]}
+    key, operator, value = condition
+    if not key or key.startswith(UNSTORED_KEYS):
+        msg = f"Chroma cannot filter by the key {key!r}: it stores none that begins so"
+        raise InvalidInputError(msg)
+    kinds = group_by_kind(value) if operator in LISTS else [value]  # a list has values of one type
+    parts = [_exclude_cut(key, operator, each) for each in kinds]
+    return parts[0] if len(parts) == 1 else {"$or" if operator == "$in" else "$and": parts}
+
+
+_OTHERS = {"$eq": ("$and", "$ne"), "$ne": ("$or", "$eq"), "$in": ("$and", "$nin")}
+_OTHERS |= {"$nin": ("$or", "$in"), "$gt": ("$or", "$gte"), "$lt": ("$or", "$lte")}
+_OTHERS |= {"$gte": ("$and", "$gt"), "$lte": ("$and", "$lt")}
+
+
+def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
+    """One condition: Chroma compares whole numbers with 2.5 as if it were 2, so say more."""
+    one = {key: {operator: value}}
+    if not is_fraction(value[0] if operator in LISTS else value) or operator in OF_LISTS:
+        return one
+    if operator in LISTS:
+        near: Any = [int(each) for each in value]
+    elif operator in ORDERS:
+        near = (ceil if operator in ("$gt", "$lte") else floor)(value)
+    else:
+        near = int(value)
+    joint, other = _OTHERS[operator]
+    return {joint: [one, {key: {other: near}}]}
 
 
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -616,3 +614,111 @@ def _to_own_error(where: str, error: BaseException) -> CrabPathError:
             f"{where} cannot be reached ({text}): is the Chroma server running?"
         )
     return StoreError(f"{where} failed: {text}")
+
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
+_PORTS = {"http": 8000, "https": 443}
+_MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
+
+
+def create_client(url: str) -> "tuple[ClientAPI, str]":
+    """A client of the server at a URL, and the name of the collection in the URL.
+
+    Args:
+        url: ``http://host:port`` or ``https://host``; a path names another collection.
+    """
+    import chromadb
+    from chromadb.config import Settings
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
+        raise InvalidInputError(msg)
+    name = parts.path.strip("/") or DEFAULT_COLLECTION
+    if parts.query or parts.fragment or not _NAME.fullmatch(name) or find_owner(name):
+        msg = (
+            f"{url!r} names no collection: the path must be one name of 3 to 512 letters, digits, "
+            "'.', '_' and '-', which does not end like those of namespaces ('-notes-1')"
+        )
+        raise InvalidInputError(msg)
+    settings = Settings(anonymized_telemetry=False)
+    _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
+    try:
+        client = chromadb.HttpClient(
+            parts.hostname,
+            port or _PORTS[parts.scheme],
+            ssl=parts.scheme == "https",
+            settings=settings,
+        )
+    except ValueError as error:  # chromadb raises it when no server answers
+        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
+        raise StoreUnavailableError(msg) from error
+    return client, name
+
+
+def _require_answer(url: str, address: str) -> None:
+    """Send one request with a timeout: chromadb waits for ever for a server that accepts only."""
+    with track_waiting() as until:
+        left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
+        try:
+            urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
+        except OSError as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            if isinstance(getattr(error, "reason", error), TimeoutError):
+                msg = f"Chroma at {url} did not answer within {left:.1f} s: is the server running?"
+                raise StoreUnavailableError(msg) from error
+        except HTTPException:  # chromadb reports what is wrong with the answer
+            return
+
+
+def _sessions(client: Any) -> Iterator[Any]:
+    """The HTTP sessions of a client; none for an embedded one."""
+    for own in (client, getattr(client, "_admin_client", None)):
+        session = getattr(getattr(own, "_server", None), "_session", None)
+        if session is not None:
+            yield session
+
+
+def note_embedded(client: Any) -> None:
+    """Note the use of Chroma's engine in this process, if a client does not ask a server.
+
+    Raises:
+        ForkedError: It was in use when this process was forked, and would wait for ever.
+    """
+    if next(_sessions(client), None) is None:
+        use_engine("chroma")
+
+
+def limit_requests(client: "ClientAPI") -> None:
+    """Limit requests to the time left of the current call; shorter timeouts stay."""
+    for session in _sessions(client):
+        hooks = getattr(session, "event_hooks", {}).get("request")
+        if hooks is not None and _shorten_timeout not in hooks:
+            hooks.append(_shorten_timeout)
+
+
+def _shorten_timeout(request: Any) -> None:
+    """Set the timeouts of an httpx request to the time left of the current call."""
+    with track_waiting() as until:
+        if until is None:
+            return
+        left = max(_MIN_TIMEOUT, until - monotonic())
+    given = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        what: left if given.get(what) is None else min(given[what], left)
+        for what in ("connect", "read", "write", "pool")
+    }
+
+
+def close_client(client: "ClientAPI") -> None:
+    """Close a client and its connections, which ``close`` of chromadb 1.5 leaves open."""
+    for session in _sessions(client):
+        session.close()
+    close = getattr(client, "close", None)
+    if close is not None:
+        close()

@@ -1,11 +1,7 @@
-"""The embedder: an offline default, unit vectors, and the check that it is the same model.
-
-Batching of concurrent queries for a local embedding model.
+"""The embedder: its prefixes, unit vectors, queries in batches, and the check that it is the same.
 
 A local model uses all cores for one caller: concurrent calls only slow each other down, and occupy
 worker threads that other work needs. So one thread embeds the queued queries together.
-
-Checking that a store is used with the embedder that it was built with.
 """
 
 import asyncio
@@ -15,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import re
 import threading
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,12 +25,92 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.processes import find_interruption
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import Floats, clean_text, format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
 from crabpath_retrievers.storage import GraphStore, Reader
-from crabpath_retrievers.vectors.prefixes import LOCAL_CLASS, Prefixes, find_prefixes, is_of_class
+
+
+class Prefixes(NamedTuple):
+    """Texts written before a question and before a text of a document."""
+
+    query: str = ""
+    document: str = ""
+
+
+LOCAL_CLASS = "HuggingFaceEmbeddings"
+"""LangChain's class of models that compute in this process."""
+
+# What models expect before a text: prefixes and instructions that their makers document, without
+# which such a model finds less. Each is quoted from the card of the model on the Hugging Face hub:
+# intfloat/e5-base-v2, intfloat/multilingual-e5-large-instruct, BAAI/bge-base-en-v1.5,
+# BAAI/bge-base-zh-v1.5, mixedbread-ai/mxbai-embed-large-v1, WhereIsAI/UAE-Large-V1,
+# Snowflake/snowflake-arctic-embed-m, Snowflake/snowflake-arctic-embed-m-v2.0,
+# nomic-ai/nomic-embed-text-v1.5, Qwen/Qwen3-Embedding-0.6B, Alibaba-NLP/gte-Qwen2-1.5B-instruct and
+# google/embeddinggemma-300m. gte-base, bge-m3, all-MiniLM and others have none.
+_SEARCH = "Represent this sentence for searching relevant passages: "
+_TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+_KNOWN = (  # the first that fits the name in lower case counts
+    (r"e5-.*instruct", Prefixes(f"{_TASK}Query: ")),
+    (r"(?<![a-z0-9])e5-", Prefixes("query: ", "passage: ")),
+    (r"gte-qwen", Prefixes(f"{_TASK}Query: ")),
+    (r"qwen3-embedding", Prefixes(f"{_TASK}Query:")),
+    (r"bge-(small|base|large)-zh", Prefixes("为这个句子生成表示以用于检索相关文章：")),
+    (r"bge-(small|base|large)|mxbai-embed-large|uae-large", Prefixes(_SEARCH)),
+    (r"arctic-embed2|arctic-embed.*v2", Prefixes("query: ")),
+    (r"arctic-embed", Prefixes(_SEARCH)),
+    (r"nomic-embed-text", Prefixes("search_query: ", "search_document: ")),
+    (r"embeddinggemma", Prefixes("task: search result | query: ", "title: none | text: ")),
+)
+# Classes that pass texts on as they are; others, such as NomicEmbeddings, add what is needed.
+_PLAIN = frozenset(
+    {
+        LOCAL_CLASS,
+        "HuggingFaceEndpointEmbeddings",
+        "InfinityEmbeddings",
+        "LlamaCppEmbeddings",
+        "OllamaEmbeddings",
+        "OpenAIEmbeddings",
+        "XinferenceEmbeddings",
+    }
+)
+_OWN = ("prompt", "prompt_name")  # arguments by which sentence-transformers writes one itself
+
+
+def is_of_class(embeddings: Embeddings, names: frozenset[str]) -> bool:
+    """Whether an embedder is of one of the classes with these names, or of a subclass."""
+    return any(base.__name__ in names for base in type(embeddings).__mro__)
+
+
+def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
+    """Prefixes that an embedder must be given: none if it adds them itself."""
+    if not is_of_class(embeddings, _PLAIN):
+        return Prefixes()
+    name = model.lower()
+    known = next((found for sign, found in _KNOWN if re.search(sign, name)), Prefixes())
+    return _leave_own(embeddings, known)
+
+
+def _leave_own(embeddings: Any, known: Prefixes) -> Prefixes:
+    """The prefixes that sentence-transformers does not write itself.
+
+    A model may bring its own as ``prompts``, which are used only where an argument names them.
+    """
+    client = getattr(embeddings, "_client", None)
+    prompts = getattr(client, "prompts", None)
+    if isinstance(prompts, Mapping) and any(prompts.values()):
+        named = prompts.get("document") or prompts.get("passage") or ""
+        known = Prefixes(prompts.get("query") or "", named)
+    if getattr(client, "default_prompt_name", None):
+        return Prefixes()
+    of_documents = getattr(embeddings, "encode_kwargs", None) or {}
+    of_queries = getattr(embeddings, "query_encode_kwargs", None) or of_documents
+    return Prefixes(
+        "" if any(name in of_queries for name in _OWN) else known.query,
+        "" if any(name in of_documents for name in _OWN) else known.document,
+    )
+
 
 _log = logging.getLogger(__name__)
 EmbedTexts = Callable[[Sequence[str]], Sequence[Vector]]
@@ -170,11 +247,7 @@ def _hide_loading_bars() -> Iterator[None]:
 
 
 def find_packaged_weights() -> Path | None:
-    """Directory of the packaged model, or None. The package's code is never executed.
-
-    Raises:
-        EmbeddingMismatchError: The weights are not the official file.
-    """
+    """Directory of the packaged model, or None. The package's code is never executed."""
     spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -253,10 +326,6 @@ class Embedder:
             embeddings: As for :func:`resolve_embeddings`.
             prefix: What is written before texts; None for what the store remembers, else for what
                 the model is known to need.
-
-        Raises:
-            InvalidInputError: As for :func:`resolve_embeddings`.
-            MissingExtraError: As for :func:`resolve_embeddings`.
         """
         self.name = embeddings if isinstance(embeddings, str) else None
         self._is_default = embeddings is None
@@ -328,19 +397,11 @@ class Embedder:
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of texts, each of shape ``[d]``.
-
-        Raises:
-            InvalidInputError: A text has no usable vector.
-        """
+        """Unit vectors of texts, each of shape ``[d]``."""
         return _require_usable(self.try_documents(texts))
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of questions; in one call of a local model that embeds them like documents.
-
-        Raises:
-            InvalidInputError: A question has no usable vector.
-        """
+        """Unit vectors of questions; one call of a local model that embeds them like documents."""
         local = is_of_class(self.embeddings, frozenset({LOCAL_CLASS}))
         if local and not getattr(self.embeddings, "query_encode_kwargs", None):
             return self._queries(texts)
@@ -363,10 +424,6 @@ class Embedder:
             texts: The texts.
             describe: Describes one of them, by its place from 0, in errors.
             prefix: Written before each; None for that of documents.
-
-        Raises:
-            InvalidInputError: The embedder answers with something else than one vector of numbers
-                per text, all of the same dimension.
         """
         if not texts:  # some embedders refuse an empty list
             return []
@@ -394,16 +451,10 @@ class Embedder:
         return [_scale(array) for array in arrays]
 
     def query(self, text: str) -> Vector:
-        """Unit vector of a query, shape ``[d]``.
-
-        Raises:
-            InvalidInputError: The query has no usable vector.
-            EmbeddingMismatchError: It has another dimension than those of texts.
-        """
-        return self._to_query_vector(self.embeddings.embed_query(self._ask(text)))
-
-    def _ask(self, text: str) -> str:
-        return self.prefixes.query + clean_text(text)
+        """Unit vector of a query, shape ``[d]``."""
+        return self._to_query_vector(
+            self.embeddings.embed_query(self.prefixes.query + clean_text(text))
+        )
 
     def _to_query_vector(self, answer: Any) -> Vector:
         vector = to_unit_vector(answer)
@@ -428,8 +479,8 @@ class Embedder:
         async def embed() -> Vector:
             if self._given is None:  # loading a model takes seconds
                 await asyncio.to_thread(lambda: self.embeddings)
-            answer = await self.embeddings.aembed_query(self._ask(text))
-            return self._to_query_vector(answer)
+            asked = self.prefixes.query + clean_text(text)
+            return self._to_query_vector(await self.embeddings.aembed_query(asked))
 
         return embed()
 
@@ -468,11 +519,7 @@ def _require_usable(vectors: Sequence[Vector | None]) -> list[Vector]:
 
 
 def to_unit_vector(vector: Any) -> Vector:
-    """A vector scaled to length 1, as float32 of shape ``[d]``.
-
-    Raises:
-        InvalidInputError: The vector is empty, not finite, or all zero.
-    """
+    """A vector scaled to length 1, as float32 of shape ``[d]``."""
     found = _scale(_to_array(vector))
     if found is None:
         raise InvalidInputError(_NO_VECTOR)
@@ -536,12 +583,7 @@ def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
 
 
 def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -> None:
-    """Refuse an embedder that the store was not built with.
-
-    Raises:
-        EmbeddingMismatchError: The dimensions differ, the vectors of the same sentence, or what is
-            written before texts.
-    """
+    """Refuse an embedder that the store was not built with."""
     if stored.probe.shape != current.probe.shape:
         what = f"{stored.probe.size} dimensions, not {current.probe.size}"
     elif stored.prefixes != current.prefixes:
@@ -574,11 +616,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
 
 
 def read_identity(meta: Mapping[str, str]) -> EmbedderIdentity | None:
-    """The embedder that a store was built with; None before its first document or note.
-
-    Args:
-        meta: Facts about the graph store.
-    """
+    """The embedder that a store with these facts was built with; None before its first text."""
     if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
         return None
     return parse_identity(meta["embedder"])
@@ -620,15 +658,7 @@ class EmbedderFingerprint:
         return corpus == self._corpus or self._stored is None
 
     def require_current(self, corpus: int | None = None, read: Reader | None = None) -> None:
-        """Refuse to go on where another process has changed the embedder.
-
-        Args:
-            corpus: Version of the corpus.
-            read: Reader of the operation that asks; None for the store.
-
-        Raises:
-            EmbeddingMismatchError: It has.
-        """
+        """Refuse to go on where another process has changed the embedder of this corpus."""
         now = read_identity((read or self._store).catalog.meta())
         if self._stored is not None and now is not None and not are_same(self._stored, now):
             msg = (
@@ -661,9 +691,6 @@ class EmbedderFingerprint:
 
         Args:
             vector: Query vector used instead of the embedder, shape ``[d]``.
-
-        Raises:
-            EmbeddingMismatchError: The embedder or the dimension of the vector differs.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())
@@ -675,11 +702,7 @@ class EmbedderFingerprint:
                 self._compare(self._stored)
 
     def require_size(self, vectors: Iterable[Vector]) -> None:
-        """Refuse vectors ``[d]`` of other dimensions than the store's.
-
-        Raises:
-            EmbeddingMismatchError: A vector has another dimension.
-        """
+        """Refuse vectors ``[d]`` of other dimensions than the store's."""
         size = json.loads(self._store.catalog.meta()["embedder"])["dimension"]
         for vector in vectors:
             if vector.size != size:
@@ -690,11 +713,7 @@ class EmbedderFingerprint:
                 raise EmbeddingMismatchError(msg)
 
     def embed_text(self, text: str) -> Vector:
-        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.
-
-        Raises:
-            EmbeddingMismatchError: The embedder differs from the recorded one.
-        """
+        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with."""
         self.verify()
         return self._embedder.documents([text])[0]
 
@@ -721,12 +740,7 @@ def _require_query_size(size: int, vector: Vector) -> None:
 
 
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
-    """Identity of an embedder for the store; one whose vectors say nothing is warned of.
-
-    Args:
-        embedder: The embedder.
-        found: What tells it from others, if that is known.
-    """
+    """Identity of an embedder for the store; one whose vectors say nothing is warned of."""
     found = found or embedder.identify()
     stretch, informative = embedder.measure_scale()
     if not informative:
