@@ -49,7 +49,7 @@ Most = Annotated[
 ]
 
 
-def run_compare(
+def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     questions: Questions,
     store: ChromaStore = None,
     collection: Collection = None,
@@ -75,7 +75,7 @@ def run_compare(
         asked = list(ask_all(texts, systems.searches, k))
         corpus = list(systems.list_corpus()) if export is not None else []
     if terminal:
-        judge_in_terminal(asked, kept, input, lambda text: typer.echo(to_printable(text)))
+        judge_in_terminal(asked, kept, _read_line, _show)
     elif not report:
         _judge_on_page(asked, kept, systems.notes, port)
     exported = None if export is None else export_judgements(export, asked, kept, corpus)
@@ -94,6 +94,18 @@ def run_compare(
         "exported": exported,
     }
     return Output(data, lines)
+
+
+def _show(text: str) -> None:
+    """Print on standard error: standard output is for the figures."""
+    typer.echo(to_printable(text), err=True)
+
+
+def _read_line(prompt: str) -> str:
+    typer.echo(prompt, err=True, nl=False)
+    if not (line := sys.stdin.readline()):
+        raise EOFError
+    return line
 
 
 def _judge_on_page(

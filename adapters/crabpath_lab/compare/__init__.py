@@ -1,1 +1,1 @@
-"""Comparison on one's own documents: two retrievers, the same questions, a person who judges blind."""
+"""Comparison of two retrievers on one's own documents, judged blind by a person."""

@@ -18,6 +18,7 @@ from crabpath_retrievers.errors import InvalidInputError
 BETTER = (*SYSTEMS, "neither")
 """Words for the better of two lists."""
 
+_ORDER = ("memory", "present", "neither")
 _FEWEST = 5  # judged questions from which the number of missing ones is estimated
 _MOST_MORE = 10_000
 _NORMAL = float(norm.ppf(0.975))
@@ -63,7 +64,7 @@ class Judgements:
             msg = f"better must be one of {', '.join(BETTER)}, not {said['better']!r}"
             raise InvalidInputError(msg)
         try:
-            with open(self.path, "a", encoding="utf-8", opener=_open_private) as file:  # noqa: PTH123
+            with open(self.path, "a", encoding="utf-8", opener=_open_private) as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -115,18 +116,21 @@ class QuestionScore(NamedTuple):
     """Measures of a judged question, by system.
 
     Attributes:
-        ndcg: Normalised discounted cumulative gain of binary labels (Järvelin and Kekäläinen 2002).
+        ndcg: Normalised discounted cumulative gain of binary labels (Järvelin and Kekäläinen 2002);
+            None if the person only compared the lists.
         recall: Share of the documents of the pool that answer; None if none does.
         better: The better system, by the person's word, else by nDCG; "neither" for a tie.
     """
 
-    ndcg: Mapping[str, float]
+    ndcg: Mapping[str, float] | None
     recall: Mapping[str, float] | None
     better: str
 
 
 def score_question(question: Question, judgement: Judgement) -> QuestionScore:
     """Score both answers against the labels of their pool."""
+    if judgement.better is not None and not judgement.labels:
+        return QuestionScore(None, None, judgement.better)
     right = {item.key for item in question.pool if judgement.labels.get(item.key)}
     gains = {
         system: [float(key in right) for key in keys] for system, keys in question.answers.items()
@@ -151,13 +155,13 @@ class Figures(NamedTuple):
 
     Attributes:
         judged: Number of judged questions.
-        unanswered: Those of which no document of the pool answers.
+        unanswered: Those with labels of which no document of the pool answers.
         wins: Questions at which the memory is better.
         ties: Questions at which neither is.
         losses: Questions at which the present retriever is better.
         recall: Mean recall over the pool by system; None before a question with an answer.
-        ndcg: Mean nDCG by system; None before a judged question.
-        difference: Mean difference of nDCG.
+        ndcg: Mean nDCG by system; None before a question with labels.
+        difference: Mean difference of nDCG; without labels, share of wins less share of losses.
         interval: Its 95 % interval by BCa bootstrap; None if too few questions differ.
         more: Estimated number of further judged questions after which the interval excludes 0; 0 if
             it does; None if that cannot be estimated or is above 10,000.
@@ -176,13 +180,17 @@ class Figures(NamedTuple):
 
     def describe(self) -> str:
         """One or two sentences for a person."""
-        if self.ndcg is None or self.difference is None:
+        if self.difference is None:
             return "Nothing is judged yet."
         text = (
             f"{_count(self.judged, 'question')} judged: the memory is better at {self.wins}, equal "
-            f"at {self.ties}, worse at {self.losses}. nDCG {self.ndcg['present']:.3f} → "
-            f"{self.ndcg['memory']:.3f} ({self.difference:+.3f}"
+            f"at {self.ties}, worse at {self.losses}. "
         )
+        if self.ndcg is None:
+            text += f"Wins less losses ({self.difference:+.3f}"
+        else:
+            means = f"{self.ndcg['present']:.3f} → {self.ndcg['memory']:.3f}"
+            text += f"nDCG {means} ({self.difference:+.3f}"
         text += (
             f", 95% {self.interval[0]:+.3f} to {self.interval[1]:+.3f})" if self.interval else ")"
         )
@@ -203,18 +211,21 @@ def measure(questions: Iterable[Question], judgements: Judgements) -> Figures:
     """Figures of the questions whose judgement is finished."""
     told = ((question, judgements.get(question.text)) for question in questions)
     scores = [score_question(question, said) for question, said in told if said.finished]
-    counts = [sum(score.better == word for score in scores) for word in BETTER]
+    wins, losses, ties = (sum(score.better == word for score in scores) for word in _ORDER)
+    labelled = [score.ndcg for score in scores if score.ndcg is not None]
     recalls = [score.recall for score in scores if score.recall is not None]
-    differences = np.array([score.ndcg["memory"] - score.ndcg["present"] for score in scores])
+    gains = [row["memory"] - row["present"] for row in labelled]
+    words = [float(score.better == "memory") - (score.better == "present") for score in scores]
+    differences = np.array(gains or words)
     interval = bootstrap_interval(differences) if len(differences) > 1 else None
     return Figures(
         judged=len(scores),
-        unanswered=len(scores) - len(recalls),
-        wins=counts[BETTER.index("memory")],
-        ties=counts[BETTER.index("neither")],
-        losses=counts[BETTER.index("present")],
+        unanswered=len(labelled) - len(recalls),
+        wins=wins,
+        ties=ties,
+        losses=losses,
         recall=_average(recalls),
-        ndcg=_average([score.ndcg for score in scores]),
+        ndcg=_average(labelled),
         difference=round(float(differences.mean()), 4) if len(differences) else None,
         interval=interval,
         more=_estimate_more(differences, interval),

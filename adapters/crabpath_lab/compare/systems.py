@@ -199,8 +199,8 @@ def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStor
     count = collection.count()
     if count > place.most:
         notes.append(
-            f"The collection holds {count:,} documents: both systems search the same {place.most:,}, "
-            "drawn at random. Give --most for more."
+            f"The collection holds {count:,} documents: both systems search the same "
+            f"{place.most:,}, drawn at random. Give --most for more."
         )
         folder = stack.enter_context(
             TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True)
@@ -222,20 +222,20 @@ def _connect(store: str) -> Any:
     from chromadb.config import Settings
 
     settings = Settings(anonymized_telemetry=False)
+    is_server = store.startswith(("http://", "https://"))
+    if not is_server and not (Path(store) / "chroma.sqlite3").is_file():
+        msg = f"there is no Chroma store at {store}: give the directory with chroma.sqlite3"
+        raise NotFoundError(msg)
     try:
-        if store.startswith(("http://", "https://")):
+        if is_server:
             secure, _, rest = store.partition("://")
             host, _, port = rest.rstrip("/").partition(":")
             ssl = secure == "https"
             return chromadb.HttpClient(
                 host=host, port=int(port or (443 if ssl else 8000)), ssl=ssl, settings=settings
             )
-        if not (Path(store) / "chroma.sqlite3").is_file():
-            msg = f"there is no Chroma store at {store}: give the directory with chroma.sqlite3"
-            raise NotFoundError(msg)
-        return chromadb.PersistentClient(store, settings=settings)
-    except CrabPathError:
-        raise
+        # Chroma distinguishes clients by the spelling of their path.
+        return chromadb.PersistentClient(str(Path(store).resolve()), settings=settings)
     except Exception as error:
         msg = f"the Chroma store at {store} cannot be opened: {error or type(error).__name__}"
         raise StoreError(msg) from error
@@ -275,8 +275,8 @@ def _require_same_embedder(collection: Any, embedder: Embeddings) -> None:
     ]
     if not pairs:
         msg = (
-            f"the collection {collection.name!r} has vectors but no texts: a memory cannot be built "
-            f"over it; {_RECIPE}"
+            f"the collection {collection.name!r} has vectors but no texts, so that no memory can "
+            f"be built over it: {_RECIPE}"
         )
         raise InvalidInputError(msg)
     for (_, stored), made in zip(
@@ -286,8 +286,8 @@ def _require_same_embedder(collection: Any, embedder: Embeddings) -> None:
         size = np.linalg.norm(stored) * np.linalg.norm(vector)
         if len(vector) != len(stored) or not size or vector @ stored / size < _SAME:
             msg = (
-                f"the collection {collection.name!r} was filled with another embedder ({len(stored)} "
-                f"dimensions): give it by --embeddings provider:model or module:attribute"
+                f"the collection {collection.name!r} was filled with another embedder "
+                f"({len(stored)} dimensions): give that one by --embeddings"
             )
             raise EmbeddingMismatchError(msg)
 
