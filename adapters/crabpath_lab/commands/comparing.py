@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crabpath_lab.compare.answers import SYSTEMS, Question, ask_all, read_questions
+from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, ask_all, read_questions
 from crabpath_lab.compare.judgements import Judgements, export_judgements, measure
 from crabpath_lab.compare.page import Page, serve_page
 from crabpath_lab.compare.systems import Place, open_systems
@@ -20,7 +20,8 @@ from crabpath_retrievers.errors import InvalidInputError
 
 Questions = Annotated[Path, typer.Option(help="A text file, one question a line.")]
 ChromaStore = Annotated[
-    str | None, typer.Option(help="Directory or address of a Chroma store that you have.")
+    str | None,
+    typer.Option("--store", help="Directory or address of a Chroma store that you have."),
 ]
 Collection = Annotated[str | None, typer.Option(help="Its collection, unless there is only one.")]
 Present = Annotated[
@@ -51,7 +52,7 @@ Most = Annotated[
 
 def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     questions: Questions,
-    store: ChromaStore = None,
+    chroma: ChromaStore = None,
     collection: Collection = None,
     present: Present = None,
     memory: Memory = None,
@@ -70,7 +71,7 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     if export is not None and export.exists() and any(export.iterdir()):
         msg = f"{export} holds files already: give --export a new folder"
         raise InvalidInputError(msg)
-    place = Place(store, collection, present, memory, embeddings, most)
+    place = Place(chroma, collection, present, memory, embeddings, most)
     with open_systems(place) as systems:
         asked = list(ask_all(texts, systems.searches, k))
         corpus = list(systems.list_corpus()) if export is not None else []
@@ -109,7 +110,7 @@ def _read_line(prompt: str) -> str:
 
 
 def _judge_on_page(
-    asked: Sequence[Question], kept: Judgements, notes: Sequence[str], port: int
+    asked: Sequence[AskedQuestion], kept: Judgements, notes: Sequence[str], port: int
 ) -> None:
     """Serve the page until Ctrl-C."""
     server, address = serve_page(Page(asked, kept, notes), port)
@@ -124,7 +125,7 @@ def _judge_on_page(
                 server.handle_request()
 
 
-def describe_differences(asked: Sequence[Question]) -> dict[str, Any]:
+def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
     """How the answers differ without any judgement: overlap, and median time of both."""
     both = [[set(question.answers[system]) for system in SYSTEMS] for question in asked]
     return {

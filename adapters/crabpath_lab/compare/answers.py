@@ -33,7 +33,7 @@ class Pooled:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedQuestion:
     """A question with both answers.
 
     Attributes:
@@ -93,7 +93,9 @@ def _decode(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def ask_all(questions: Iterable[str], searches: Mapping[str, Search], k: int) -> Iterator[Question]:
+def ask_all(
+    questions: Iterable[str], searches: Mapping[str, Search], k: int
+) -> Iterator[AskedQuestion]:
     """Ask both systems each question, in turns; the first question is asked twice to load models.
 
     Args:
@@ -123,7 +125,7 @@ def ask_all(questions: Iterable[str], searches: Mapping[str, Search], k: int) ->
             for key, document in named.items():
                 pool.setdefault(key, Pooled(key, document))
         shuffled = sorted(pool)  # by a hash of the text: it tells nothing of system and place
-        yield Question(text, answers, tuple(pool[key] for key in shuffled), spent)
+        yield AskedQuestion(text, answers, tuple(pool[key] for key in shuffled), spent)
 
 
 def _search(name: str, search: Search, text: str, k: int) -> list[Document]:

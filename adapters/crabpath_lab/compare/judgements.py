@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from crabpath_lab.compare.answers import SYSTEMS, Question
+from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion
 from crabpath_lab.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -25,8 +25,8 @@ _NORMAL = float(norm.ppf(0.975))
 
 
 @dataclass(slots=True)
-class Judgement:
-    """What a person said of one question.
+class QuestionJudgement:
+    """Judgement of one question by a person.
 
     Attributes:
         labels: Whether a document answers, by its key; others of a finished question do not.
@@ -49,7 +49,7 @@ class Judgements:
             InvalidInputError: The file cannot be read, or is no file of judgements.
         """
         self.path = path
-        self.by_question: dict[str, Judgement] = {}
+        self.by_question: dict[str, QuestionJudgement] = {}
         for line in self._read_lines():
             self._take(line)
 
@@ -73,9 +73,9 @@ class Judgements:
             raise InvalidInputError(msg) from error
         self._take(line)
 
-    def get(self, question: str) -> Judgement:
-        """What was said of a question so far."""
-        return self.by_question.get(question, Judgement())
+    def get(self, question: str) -> QuestionJudgement:
+        """Judgement of a question so far."""
+        return self.by_question.get(question, QuestionJudgement())
 
     def _read_lines(self) -> Iterator[dict[str, Any]]:
         try:
@@ -99,7 +99,7 @@ class Judgements:
             yield found
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        told = self.by_question.setdefault(line["question"], Judgement())
+        told = self.by_question.setdefault(line["question"], QuestionJudgement())
         if isinstance(line.get("key"), str):
             told.labels[line["key"]] = bool(line.get("answers"))
         if "better" in line:
@@ -127,7 +127,7 @@ class QuestionScore(NamedTuple):
     better: str
 
 
-def score_question(question: Question, judgement: Judgement) -> QuestionScore:
+def score_question(question: AskedQuestion, judgement: QuestionJudgement) -> QuestionScore:
     """Score both answers against the labels of their pool."""
     if judgement.better is not None and not judgement.labels:
         return QuestionScore(None, None, judgement.better)
@@ -207,7 +207,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def measure(questions: Iterable[Question], judgements: Judgements) -> Figures:
+def measure(questions: Iterable[AskedQuestion], judgements: Judgements) -> Figures:
     """Figures of the questions whose judgement is finished."""
     told = ((question, judgements.get(question.text)) for question in questions)
     scores = [score_question(question, said) for question, said in told if said.finished]
@@ -251,7 +251,7 @@ def _estimate_more(differences: Any, interval: Sequence[float] | None) -> int | 
 
 def export_judgements(
     folder: Path,
-    questions: Sequence[Question],
+    questions: Sequence[AskedQuestion],
     judgements: Judgements,
     corpus: Iterable[Any],
 ) -> int:

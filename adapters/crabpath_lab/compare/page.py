@@ -10,7 +10,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import Any
 
-from crabpath_lab.compare.answers import Question
+from crabpath_lab.compare.answers import AskedQuestion
 from crabpath_lab.compare.judgements import Judgements, measure
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
@@ -30,7 +30,7 @@ class Page:
     """Questions, judgements and notes of one comparison, as the page shows them."""
 
     def __init__(
-        self, questions: Sequence[Question], judgements: Judgements, notes: Sequence[str]
+        self, questions: Sequence[AskedQuestion], judgements: Judgements, notes: Sequence[str]
     ) -> None:
         """Show these."""
         self.questions = questions
@@ -96,7 +96,7 @@ class Page:
                 raise InvalidInputError(msg)
 
 
-def _to_side(question: Question, better: str | None) -> int | str | None:
+def _to_side(question: AskedQuestion, better: str | None) -> int | str | None:
     return question.sides.index(better) if better in question.sides else better
 
 

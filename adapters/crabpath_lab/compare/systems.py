@@ -177,7 +177,7 @@ def _load_retriever(name: str) -> Any:
         msg = f"--with {name} cannot be loaded ({type(error).__name__}: {error})"
         raise InvalidInputError(msg) from error
     if found is None:
-        msg = f"--with takes module:attribute, such as my_app:retriever, not {name!r}"
+        msg = f"--with takes module:attribute, not {name!r}"
         raise InvalidInputError(msg)
     return found
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from crabpath_lab.compare.answers import Question
+from crabpath_lab.compare.answers import AskedQuestion
 from crabpath_lab.compare.judgements import Judgements, measure
 
 _MOST_SHOWN = 600  # characters of a document
@@ -13,7 +13,7 @@ _HELP = (
 
 
 def judge_in_terminal(
-    questions: Sequence[Question],
+    questions: Sequence[AskedQuestion],
     judgements: Judgements,
     read: Callable[[str], str],
     write: Callable[[str], object],
