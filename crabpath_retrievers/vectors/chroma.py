@@ -249,8 +249,7 @@ class ChromaIndex(VectorIndex):
         if self._collection is None:
             msg = f"{self._where} is closed: open the memory again"
             raise StoreError(msg)
-        if self._generation != self.generation:
-            assert self._directory is not None  # noqa: S101
+        if self._directory is not None and self._generation != self._directory.generation:
             with _translate_errors(self._where):  # a client that was given up is made anew
                 generation, client = self._directory.generation, self._directory.client
             again = ChromaIndex.from_client(client, self._collection.name, where=self._where)
