@@ -127,14 +127,6 @@ class Services:
     """The stores of a memory, and the services that read and write them.
 
     ``CrabPath`` and its components share one of these.
-
-    Attributes:
-        store: Documents, edges, turns and all that was learned.
-        index: Vectors of documents, episodes and notes.
-        embedder: Turns texts into unit vectors.
-        settings: Of all mechanisms.
-        data_source: URL of the database without password, by which spans name the memory.
-        shadows: What answers beside other retrievers.
     """
 
     def __init__(
@@ -329,12 +321,7 @@ class Services:
             )
 
     def query_vector(self, query: str | Sequence[float]) -> Vector:
-        """Unit vector ``[d]`` of a text or a vector.
-
-        Raises:
-            InvalidInputError: The vector cannot be used.
-            EmbeddingMismatchError: The memory was built with another embedder.
-        """
+        """Unit vector ``[d]`` of a text or a vector."""
         if isinstance(query, str):
             self.identity.verify()
             return self.embedder.query(to_storable(query))
@@ -403,12 +390,7 @@ class Component:
 
     @property
     def _services(self) -> Services:
-        """The services of the memory.
-
-        Raises:
-            StoreUnavailableError: It was closed.
-            ForkedError: It was open when this process was forked.
-        """
+        """The services of the memory."""
         self._all_services.require_open()
         return self._all_services
 
@@ -491,11 +473,7 @@ def _close_within(seconds: float, stack: ExitStack) -> None:
 
 
 def _router_of(router: Any) -> Router:
-    """The router that the argument ``router`` describes: a router, or a chat model for one.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
+    """The router that the argument ``router`` describes: a router, or a chat model for one."""
     if hasattr(router, "route") and hasattr(router, "aroute"):
         ready: Router = router
         return ready

@@ -483,12 +483,7 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
 
 
 def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
-    """Words of a question that name something: with digits, or capitalised after the first.
-
-    Args:
-        text: The question.
-        words: Its words, identifiers among them.
-    """
+    """Words of a question that name something: with digits, or capitalised after the first."""
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
@@ -573,11 +568,6 @@ def _compare_words(
     share less. The overlap is the geometric mean of the shares of their words that both have; the
     words of the query count by their information, so that phrases that many questions use make
     none alike.
-
-    Args:
-        information: Information of the query's words, in nats.
-        total: That of all of them.
-        words: Words of the past query.
     """
     both = words & information.keys()
     if not both:
