@@ -171,7 +171,7 @@ def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector_url):
     engine._run_as_sync(engine.close())  # noqa: SLF001  it closes in no other way
 
 
-@pytest.mark.parametrize("change", ["PublishNodes", "PutEdges"])
+@pytest.mark.parametrize("change", ["publish_nodes", "put_edges"])
 def test_documents_vectors_and_edges_are_written_in_one_transaction(
     pgvector_url, monkeypatch, change
 ):
@@ -242,7 +242,7 @@ def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["PublishNodes", "PutEdges"])
+@pytest.mark.parametrize("kill", ["publish_nodes", "put_edges"])
 def test_a_killed_add_leaves_nothing(pgvector_url, kill):
     child = start(pgvector_url, 0, kill=kill)
     child.communicate()
@@ -255,7 +255,7 @@ def test_a_killed_add_leaves_nothing(pgvector_url, kill):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["StageNodes", "PublishStaged"])
+@pytest.mark.parametrize("kill", ["stage_nodes", "publish_staged"])
 def test_a_kill_between_the_steps_of_a_sync_is_made_up_for(pgvector_url, kill):
     child = start(pgvector_url, 0, "sync", kill)
     child.communicate()
