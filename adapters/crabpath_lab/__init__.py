@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crabpath_lab.evaluation import evaluate
     from crabpath_lab.methods import METHODS, EvaluationCorpus
     from crabpath_lab.plan import EvaluationPlan
+    from crabpath_lab.simulated_model import load_chat_model
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "cached_embedder",
     "evaluate",
     "load_beir",
+    "load_chat_model",
     "load_hipporag",
     "load_hotpotqa",
     "load_multihoprag",
@@ -48,6 +50,7 @@ _MODULES = {
     "evaluation": "evaluate",
     "methods": "METHODS EvaluationCorpus",
     "plan": "EvaluationPlan",
+    "simulated_model": "load_chat_model",
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
 

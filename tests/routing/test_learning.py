@@ -4,7 +4,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_lab.simulated_model import load_chat_model
+from crabpath_lab import load_chat_model
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback, Settings, SoftmaxRouter
 from crabpath_retrievers.config import LearningSettings
 
