@@ -6,7 +6,6 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 :func:`make_event_feedback`.
 """
 
-from crabpath_retrievers.callbacks.runs import find_turns_in_state
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.driver import (
     Operations,
@@ -50,6 +49,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
     find_turn_ids,
+    find_turns_in_state,
     make_outcome_feedback,
     parse_outcome,
     parse_output,

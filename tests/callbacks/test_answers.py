@@ -11,8 +11,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
 from crabpath_retrievers import OutcomePolicy
-from crabpath_retrievers.callbacks.runs import RetrievedTurn
 from crabpath_retrievers.integration import EventKind, parse_output
+from crabpath_retrievers.learning.outcomes import RetrievedTurn
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."
