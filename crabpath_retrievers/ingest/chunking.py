@@ -61,9 +61,7 @@ MAX_TARGET_CHARS = 500  # characters; databases index texts of bounded length on
 def find_references(text: str, source: str) -> tuple[str, ...]:
     """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
 
-    Args:
-        text: Text of a chunk.
-        source: Path or URL of its document; relative links are resolved against it.
+    Relative links are resolved against ``source``, the path or URL of its document.
     """
     found = {_name_page(name): None for name in _WIKI_LINK.findall(text)}
     for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
@@ -201,12 +199,8 @@ def split_with_header(
 ) -> Iterator[str]:
     """Split a Markdown text by size; every part of a table begins with its header.
 
-    Where a table is cut depends on its rows, so that a new row changes the part that it is in.
-
-    Args:
-        text: The text.
-        size: Characters of a piece, at most; a header may be added to a longer row.
-        split_text: Splits what is no table.
+    Where a table is cut depends on its rows, so that a new row changes the part that it is in. No
+    piece has more than ``size`` characters, but for a header above a longer row.
     """
     if len(text) <= size or "|" not in text:
         yield from split_text(text)
@@ -261,13 +255,7 @@ _MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its begi
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
-    """Describe a document to a person: its source and page, else its id, else its number.
-
-    Args:
-        document: The document.
-        node_id: Id given by the caller, if any.
-        number: Position among the documents of the call, from 1.
-    """
+    """Describe a document to a person: its source and page, else its id, else its number."""
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
     label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
@@ -278,12 +266,7 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
 
 
 def warn_of_blank(labels: Sequence[str], total: int) -> None:
-    """Log one warning that names the documents without text, if there are any.
-
-    Args:
-        labels: One description per document without text, from :func:`describe_document`.
-        total: Number of documents in the call.
-    """
+    """Log one warning that names the documents without text, if there are any."""
     if labels:
         message = "%d of %d documents have no text, left out: %s"
         _log.warning(message, len(labels), total, name_first(labels))

@@ -98,9 +98,7 @@ class Linking:
     ) -> None:
         """Link all chunks that wait for it; those of a bulk ingest as one batch, which ends it.
 
-        Args:
-            find_all: Who finds the pairs of a bulk ingest.
-            show: Shows the progress of one, given its number of chunks.
+        ``find_all`` finds the pairs of a bulk ingest, and ``show`` its progress in chunks.
         """
         with self.store.open_reader() as read:
             since, keys = find_bulk_start(read), read.catalog.get_unlinked_keys()

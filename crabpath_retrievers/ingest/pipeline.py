@@ -120,8 +120,7 @@ class IngestReport:
     def require_all(self, rule: str | None) -> None:
         """Refuse that chunks were left out, where nobody would see it in the report.
 
-        Args:
-            rule: ``settings.ingest.unusable_vectors``.
+        The rule is ``settings.ingest.unusable_vectors``.
 
         Raises:
             InvalidInputError: Chunks were left out, and the rule does not say to do so.
@@ -499,9 +498,7 @@ class Ingest:
     def _publish_at_once(self, part: StageNodes, stored: AbstractSet[str]) -> None:
         """Publish and link a batch in one transaction, which also writes its vectors.
 
-        Args:
-            part: Nodes with their vectors, and ids to remove.
-            stored: Ids of the nodes that were visible before.
+        ``stored`` are ids of the nodes that were visible before.
         """
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
@@ -602,11 +599,7 @@ class _Plan:
 
 
 def require_progress(progress: object) -> None:
-    """Refuse what cannot show progress.
-
-    Raises:
-        InvalidInputError: It is neither None nor a function.
-    """
+    """Refuse what cannot show progress."""
     if progress is not None and not callable(progress):
         shown = format_value(progress)
         msg = f"progress must be a function of the number of documents, not {shown}"

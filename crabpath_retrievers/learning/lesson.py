@@ -117,11 +117,6 @@ class FeedbackLearner:
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
-        Args:
-            read: Reader of the store.
-            stored: The feedback.
-            assignment: The turns with their credit, at least one.
-
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime; and which part of the feedback is ignored, if
@@ -266,10 +261,6 @@ class Lesson:
 
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
-
-        Args:
-            credited: The turn.
-            baseline: Mean credit so far.
 
         Returns:
             The turn; credit that contradicts the feedback of other users is scaled down.
@@ -492,12 +483,7 @@ class Lesson:
                 yield LearnedDelta(*edge, delta)
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """Return the changes to write; those at nodes that no longer exist are left out.
-
-        Args:
-            namespace: Name of the namespace.
-            cause: Id of the feedback.
-        """
+        """Return the changes to write; those at nodes that no longer exist are left out."""
         keys = {node: known.key for node, known in self._nodes.items()}
         deltas = _to_deltas((*self._bound_moves(), *self._created), keys)
         gained = {
@@ -536,16 +522,7 @@ def _to_texts(value: object) -> frozenset[str]:
 
 
 def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> None:
-    """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing.
-
-    Args:
-        store: The store with the turn.
-        settings: ``passive_rate`` and ``skip_penalty``.
-        turn: The turn.
-
-    Raises:
-        StoreError: It could not be stored.
-    """
+    """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing."""
     store.flush()  # a new namespace gets its key with its first turn
     clock = store.walk.get_clock(turn.namespace)
     skipped = list(penalise_skips(turn, settings.skip_penalty))

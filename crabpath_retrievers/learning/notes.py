@@ -49,11 +49,6 @@ class NoteLearner:
 
         Feedback about several turns corrects, and answers, the latest of them.
 
-        Args:
-            read: Reader of the store.
-            stored: The feedback, with the vector of its correction.
-            assignment: The turns that it is about; at least one.
-
         Returns:
             The changes, and why a correction is not kept, if so.
         """
@@ -144,14 +139,7 @@ class NoteLearner:
 def build_entry_inhibitions(
     read: Reader, turn: Turn, wrong: Sequence[str], namespace: int
 ) -> list[NoteEdge]:
-    """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
-
-    Args:
-        read: Reader of the graph store.
-        turn: The turn.
-        wrong: Ids of the corrected documents.
-        namespace: Key of the namespace of the turn.
-    """
+    """Build inhibitory edges to corrected documents, from the nodes where the turn entered."""
     entries = find_entries(turn, wrong)
     keys = read.learned.keys(sorted({*entries, *entries.values()}), namespace)
     ids = {key: node for node, key in keys.items()}
@@ -169,12 +157,6 @@ def find_contradicted(
     """Documents of a turn that a text says otherwise in nearly the same words.
 
     So is the correction that led the answer: it was taken for right.
-
-    Args:
-        turn: The turn.
-        nodes: Its nodes that still exist, by id.
-        vector: Unit vector ``[d]`` of the text.
-        stretch: Of the embedder.
     """
     ids = [item.node for item in turn.returned]
     known = {node: nodes[node].vector for node in ids if node in nodes}
@@ -313,11 +295,8 @@ def build_inhibitions(
 ) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents from their entry nodes.
 
-    Each weight moves half of the way to -0.6.
-
-    Args:
-        entries: Entry node by document, see :func:`find_entries`.
-        weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
+    Each weight moves half of the way to -0.6. ``weights`` are those of existing edges by ``(entry,
+    document)``.
     """
     return [
         NoteEdge(
@@ -376,15 +355,8 @@ def build_auto_note(
 
     Question and answer together have at most 20,000 characters: half an answer is none.
 
-    The best seeds of the turn get weak edges to it. It has the vector of its question.
-
-    Args:
-        turn: The turn with its query and novelty.
-        answer: The chain's answer; an empty one makes no note.
-        vector: Unit query vector, shape ``[d]``.
-        nearest: Cosine of the nearest existing note; -1 without any.
-        settings: The gates.
-        feedback: Id of the feedback with the answer.
+    The best seeds of the turn get weak edges to it. It has the vector of its question. ``nearest``
+    is the cosine of the nearest existing note; -1 without any.
     """
     text, is_known = f"{turn.query}\n{answer.strip()}", nearest >= settings.duplicate_similarity
     if not answer.strip() or len(text) > MAX_NOTE_CHARS or is_known:

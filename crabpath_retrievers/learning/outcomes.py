@@ -68,10 +68,6 @@ def parse_output(output: Any, depth: int = 0) -> ParsedOutput:
 
     Understands texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
     of LangGraph), pydantic models and dataclasses (structured output), and results of models.
-
-    Args:
-        output: The output that the host passed to the callback.
-        depth: Depth of ``output`` in the whole output, at least 0.
     """
     if isinstance(output, str):
         return ParsedOutput(output.strip() or None)

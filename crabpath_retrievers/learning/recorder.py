@@ -375,12 +375,8 @@ class Recorder:
     def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
         """Set the weights of edges; they decay and can be undone like learned ones.
 
-        Args:
-            feedback: The feedback that carries the id for an undo, and the namespace.
-            weights: Weights in [-1, 1], by keys of both ends and kind.
-
-        Returns:
-            As :meth:`learn_without_turn`.
+        Weights are in [-1, 1], by keys of both ends and kind. Otherwise as
+        :meth:`learn_without_turn`.
         """
         namespace = str(feedback.namespace)
 

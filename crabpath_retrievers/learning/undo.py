@@ -130,11 +130,7 @@ class LearningHistory:
     ) -> tuple[UndoFeedback, Reverted | None]:
         """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
 
-        Args:
-            read: Reader of the store.
-            feedback_id: Id of the feedback.
-            namespace: Name of its namespace.
-            note: Why; None where its status is to stay.
+        The note says why; None where the status of the feedback is to stay.
 
         Returns:
             The change; None where no effects are stored, and it only releases the turns.
