@@ -74,7 +74,6 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (
-    EdgeTriple,
     KnownNode,
     StoredEpisode,
     StoredFeedback,
@@ -130,15 +129,8 @@ class FeedbackLearner:
         knobs, namespace = state.clock.knobs, credited[0].turn.namespace
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         before = model = NamespaceModel.from_json(state.model, self.prior)
-        lesson = Lesson(
-            read,
-            self,
-            settings,
-            assignment,
-            user=feedback.user,
-            is_corrected=bool(note_changes),
-            room=before.trust.room,
-        )
+        given = (assignment, feedback.user, before.trust.room)
+        lesson = Lesson(read, self, settings, *given, is_corrected=bool(note_changes))
         weighted, outcomes = list[CreditedTurn](), list[float]()
         for original in credited:
             known = get_known_credit(original.turn, original.credit).values()
@@ -214,10 +206,10 @@ class Lesson:
         learner: FeedbackLearner,
         settings: Settings,
         assignment: CreditAssignment,
-        *,
         user: str | None,
-        is_corrected: bool,
         room: float,
+        *,
+        is_corrected: bool,
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
@@ -227,16 +219,25 @@ class Lesson:
             settings: Settings of the namespace.
             assignment: The turns of the feedback.
             user: The user who gave the feedback; None if not known.
-            is_corrected: Whether the feedback changes notes.
             room: What may count against other givers of one who has not proved right, in lessons.
+            is_corrected: Whether the feedback changes notes.
         """
-        self._read, self._regions = read, learner.regions
-        self._episode_memory = learner.episodes
+        self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
         self._user, self._is_corrected, self._room = user, is_corrected, room
         self.against = list[float]()
-        self._known_weights, self._known_counts = self._read_edges(assignment)
+        # Learned edges that leave the nodes of turns which tell documents apart; a failure without
+        # stated use moves decided edges only.
+        sources = {
+            node
+            for item in assignment.turns
+            if item.credit.documents or item.credit.outcome > 0
+            for node in _list_nodes(item.turn)
+        }
+        namespace = assignment.turns[0].turn.namespace
+        known = _read_edges(read, namespace, self._nodes, sources)
+        self._known_weights, self._known_counts = known
         self._moves = defaultdict[StopOrEdge, float](float)
         self._least: dict[StopOrEdge, float] = {}
         self._created = list[LearnedDelta]()
@@ -246,29 +247,18 @@ class Lesson:
         self._episodes: dict[str, KeepEpisode] = {}
         self._evidence = 1.0
 
-    def _read_edges(
-        self, assignment: CreditAssignment
-    ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
-        """Read the learned edges that leave the nodes of turns which tell documents apart."""
-        sources = {
-            node
-            for item in assignment.turns
-            # A failure without stated use moves decided edges only.
-            if item.credit.documents or item.credit.outcome > 0
-            for node in _list_nodes(item.turn)
-        }
-        return _read_edges(self._read, assignment.turns[0].turn.namespace, self._nodes, sources)
-
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
 
         Returns:
             The turn; credit that contradicts the feedback of other users is scaled down.
         """
-        credit, self._evidence = credited.credit, baseline.evidence
+        turn, credit, self._evidence = credited.turn, credited.credit, baseline.evidence
         fair = self._share_blame(credited) if credit.outcome < 0 else credit
-        known = self._find_episode(credited)
-        episode = self.build_episode(credited, known, fair)
+        known, episode, memory = None, None, self._learner.episodes
+        if self._learning.episodes and credited.vector is not None and credit.is_informative:
+            known = memory.find_episode(self._read, turn.namespace, self._clock, turn.query)
+            episode = self.build_episode(credited, known, fair)
         share = self._learning.max_user_share
         if share is not None and known is not None and episode is not None:
             counted = self._limit(credited, known, episode.documents, share)
@@ -409,25 +399,18 @@ class Lesson:
             if item.node in self._nodes and self._nodes[item.node].vector is not None
         }
         vectors = {node.key: node.vector for node in returned.values() if node.vector is not None}
-        places, found = self._regions.locate(self._read, credited.vector, vectors, self._clock.hubs)
+        places, found = self._learner.regions.locate(
+            self._read, credited.vector, vectors, self._clock.hubs
+        )
         documents = {name: found[node.key] for name, node in returned.items()}
         self._steps += count_turn_steps(turn, credited.credit, places, documents)
-
-    def _find_episode(self, credited: CreditedTurn) -> StoredEpisode | None:
-        """Find the episode that the turn extends."""
-        turn, vector = credited.turn, credited.vector
-        if not self._learning.episodes or vector is None or not credited.credit.is_informative:
-            return None
-        return self._episode_memory.find_episode(
-            self._read, turn.namespace, self._clock, turn.query
-        )
 
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit
     ) -> KeepEpisode | None:
-        """Build the episode that the turn creates or extends; None if it is not remembered."""
+        """Build the episode that the turn creates or extends; None without credit to keep."""
         turn, credit, vector = credited.turn, credited.credit, credited.vector
-        if not self._learning.episodes or vector is None or not credit.is_informative:
+        if vector is None or not credit.is_informative:
             return None
         before = EpisodeContent() if known is None else known.content
         followed = self.credit_followed(credited, before, fair)
@@ -475,17 +458,15 @@ class Lesson:
             )
         self._episodes[change.id] = change
 
-    def _bound_moves(self) -> Iterator[LearnedDelta]:
-        """Yield the sum of what edges that existed are moved by, within what one feedback may."""
-        for edge, moved in self._moves.items():
-            least = max(-MAX_MOVE, self._least.get(edge, -MAX_MOVE))
-            if delta := min(MAX_MOVE, max(least, moved)):
-                yield LearnedDelta(*edge, delta)
-
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
         """Return the changes to write; those at nodes that no longer exist are left out."""
         keys = {node: known.key for node, known in self._nodes.items()}
-        deltas = _to_deltas((*self._bound_moves(), *self._created), keys)
+        moves = list[LearnedDelta]()
+        for edge, moved in self._moves.items():
+            least = max(-MAX_MOVE, self._least.get(edge, -MAX_MOVE))
+            if delta := min(MAX_MOVE, max(least, moved)):
+                moves.append(LearnedDelta(*edge, delta))
+        deltas = _to_deltas((*moves, *self._created), keys)
         gained = {
             edge: count - self._known_counts.get(edge, 0.0) for edge, count in self._counts.items()
         }
@@ -548,15 +529,15 @@ def _read_edges(
         return {}, {}
     ids = {known.key: node for node, known in nodes.items()}
     learned = read.learned.edges(namespace, keys)
-    return _name_edges(learned.weights, ids), _name_edges(learned.counts, ids)
-
-
-def _name_edges(values: Mapping[EdgeTriple, float], ids: Mapping[int, str]) -> dict[EdgeId, float]:
-    return {
-        (ids[source], ids[target], kind.label): value
-        for (source, target, kind), value in values.items()
-        if source in ids and target in ids
-    }
+    weights, counts = (
+        {
+            (ids[source], ids[target], kind.label): value
+            for (source, target, kind), value in values.items()
+            if source in ids and target in ids
+        }
+        for values in (learned.weights, learned.counts)
+    )
+    return weights, counts
 
 
 def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple[WeightDelta, ...]:

@@ -257,10 +257,13 @@ def make_outcome_feedback(
         and not isinstance(about, (str, UUID))
     ):
         fields["answer"] = parse_output(about).text
-    return [
-        Feedback(turn, value, **_set_feedback_id(select_use(fields, turn, found), turn, turns))
-        for turn in turns
-    ]
+    feedbacks = list[Feedback]()
+    for turn in turns:
+        own = select_use(fields, turn, found)
+        if "feedback_id" in own and len(turns) > 1:  # unique for each of several turns
+            own["feedback_id"] = f"{own['feedback_id']}-{turn}"
+        feedbacks.append(Feedback(turn, value, **own))
+    return feedbacks
 
 
 def record_outcome(
@@ -320,15 +323,6 @@ def record_said(
     receipts = record_outcome(record, about, outcome, strict=strict, **fields)
     single = about is None or isinstance(about, (str, UUID)) or hasattr(about, "page_content")
     return receipts[0] if single or hasattr(about, "turn") else receipts
-
-
-def _set_feedback_id(
-    fields: FeedbackFields, turn: str | None, turns: Sequence[str | None]
-) -> FeedbackFields:
-    """Make the caller's feedback id unique for each of several turns."""
-    if "feedback_id" not in fields or len(turns) == 1:
-        return fields
-    return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
 def _make_refusal(receipt: Receipt) -> CrabPathError:

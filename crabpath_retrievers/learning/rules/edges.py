@@ -192,7 +192,15 @@ def update_inhibition(
         settings: ``inhibition_threshold``, in counts; one turn adds at most one.
     """
     deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
-    for edge, value in _list_credited(turn, credit):
+    for item in turn.returned:
+        value = credit.documents.get(item.node, 0.0) * credit.weight
+        entry = find_entry(turn, item)
+        if entry == item.node:
+            # The document is itself an entry: the best other entry gets the edge.
+            entry = find_best_seed(turn, other_than=item.node)
+        if not (value and entry):
+            continue
+        edge = (entry, item.node, _INHIBITS)
         before = counts.get(edge, 0.0)
         count = credit.weight if value < 0 else -min(before, credit.weight)
         if count:
@@ -204,18 +212,6 @@ def update_inhibition(
         if step and (edge in existing or is_promoted):
             deltas.append(LearnedDelta(*edge, step))
     return EdgeUpdate(tuple(deltas), counted)
-
-
-def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[EdgeId, float]]:
-    """Yield edges from entry nodes to blamed and successful documents; credit times weight."""
-    for item in turn.returned:
-        value = credit.documents.get(item.node, 0.0) * credit.weight
-        entry = find_entry(turn, item)
-        if entry == item.node:
-            # The document is itself an entry: the best other entry gets the edge.
-            entry = find_best_seed(turn, other_than=item.node)
-        if value and entry:
-            yield (entry, item.node, _INHIBITS), value
 
 
 def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
