@@ -42,7 +42,7 @@ from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
-from crabpath_retrievers.learning.notes import NoteLearner
+from crabpath_retrievers.learning.notes import learn_notes
 from crabpath_retrievers.learning.rules.credit import (
     DocumentRecord,
     assign_episode_credit,
@@ -124,8 +124,8 @@ class FeedbackLearner:
         state, credited, feedback = assignment.state, assignment.turns, stored.feedback
         note_changes, lost = list[Change](), None
         if state.clock.notes or feedback.correction or feedback.answer:
-            learner = NoteLearner(self.notes, self.settings)
-            note_changes, lost = learner.learn(read, stored, assignment)
+            about = (stored, assignment)
+            note_changes, lost = learn_notes(read, self.notes, self.settings, *about)
         knobs, namespace = state.clock.knobs, credited[0].turn.namespace
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         before = model = NamespaceModel.from_json(state.model, self.prior)
