@@ -363,7 +363,11 @@ class Chunking:
         with_text = (pair for pair in named if not is_blank(pair[0].page_content))
         for document, node_id in _drop_repeated_ids(with_text):
             for node in self._cut(document, node_id):
-                chunk = _with_own_id(node, found) if node.id != node_id else node
+                chunk = node
+                if node.id != node_id and node.id in found:  # another chunk has its text
+                    own = make_metadata_id(node)
+                    is_same = make_metadata_id(found[node.id]) == own
+                    chunk = node if is_same else replace(node, id=own)
                 if chunk.id not in found:
                     found[chunk.id] = replace(chunk, position=order[chunk.document])
                     order[chunk.document] += 1
@@ -562,14 +566,6 @@ def _to_strings(value: object) -> tuple[str, ...]:
 
 def _dump_sorted(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True)
-
-
-def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
-    """Return the chunk, with an id from its metadata if another chunk has its text."""
-    if node.id not in found:
-        return node
-    own = make_metadata_id(node)
-    return node if make_metadata_id(found[node.id]) == own else replace(node, id=own)
 
 
 def _digest(*values: str) -> str:
