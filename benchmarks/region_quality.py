@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from crabpath_retrievers.cli.commands import existing_store
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.parts.region_mdp.models import RegionModels
-from crabpath_retrievers.regions.hubs import Hubs, Regions
+from crabpath_retrievers.regions import Hubs, Regions
 from crabpath_retrievers.storage import GraphStore
 
 _BATCHED_ABOVE = 20_000  # vectors from which k-means works in batches

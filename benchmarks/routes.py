@@ -14,10 +14,10 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.datasets.sample import load_sample
 from crabpath_lab.scratch import open_scratch
+from crabpath_lab.simulated_model import load_chat_model
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
-from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
+from crabpath_retrievers.core.records import Turn
 
 ROUNDS = 10
 SHOWN = 10  # documents of an answer

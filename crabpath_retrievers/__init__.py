@@ -27,14 +27,15 @@ from crabpath_retrievers.errors import (
 if TYPE_CHECKING:
     from crabpath_lab.shadow import ShadowRetriever
     from crabpath_retrievers.config import Settings
-    from crabpath_retrievers.config.autotune import Knobs
+    from crabpath_retrievers.config.operation import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
-    from crabpath_retrievers.core.changes.archive import ImportResult
     from crabpath_retrievers.core.feedback import Feedback, Receipt
-    from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
-    from crabpath_retrievers.core.turn import (
+    from crabpath_retrievers.core.records import (
         ConsideredEdge,
+        Edge,
+        EdgeKind,
         ModelUsage,
+        Node,
         PathEdge,
         ReturnedDocument,
         SeedRecord,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.migrate import migrate
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.parts.operation.transfer.export import ExportResult
+    from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.parts.typed_graph.follow import (
@@ -72,8 +74,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model.client import RouterSettings
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+    from crabpath_retrievers.routing.model_client import RouterSettings
     from crabpath_retrievers.routing.policy import (
         Decision,
         RouterChoice,
@@ -184,12 +186,13 @@ __all__ = [
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
 _MODULES = {
     "config": "Settings",
-    "config.autotune": "Knobs",
+    "config.operation": "Knobs",
     "config.outcome_policy": "OutcomePolicy Rule",
-    "core.changes.archive": "ImportResult",
     "core.feedback": "Feedback Receipt",
-    "core.graph": "Edge EdgeKind Node",
-    "core.turn": "ConsideredEdge ModelUsage PathEdge ReturnedDocument SeedRecord Turn WalkStep",
+    "core.records": (
+        "ConsideredEdge Edge EdgeKind ModelUsage Node PathEdge ReturnedDocument SeedRecord Turn "
+        "WalkStep"
+    ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
@@ -207,6 +210,7 @@ _MODULES = {
     "parts.operation.migrate": "migrate",
     "parts.operation.replay": "ReplayCheck ReplayReport",
     "parts.operation.transfer.export": "ExportResult",
+    "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
     "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
@@ -216,8 +220,8 @@ _MODULES = {
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
-    "routing.chat_model.client": "RouterSettings",
-    "routing.chat_model.router": "ChatModelRouter",
+    "routing.model_client": "RouterSettings",
+    "routing.chat_model": "ChatModelRouter",
     "routing.policy": "Decision RouterChoice RoutingRequest RoutingResult",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",

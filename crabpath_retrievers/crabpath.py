@@ -16,11 +16,26 @@ from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, perform, run
+from crabpath_retrievers.core.calls import (
+    AsyncView,
+    apply_time_limit,
+    arun,
+    arun_with_timeout,
+    bar,
+    count_records,
+    describe_memory,
+    describe_receipt,
+    describe_turn,
+    name_record,
+    off_loop,
+    perform,
+    run,
+    trace_memory,
+    trace_operation,
+    trace_retrieval,
+)
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import (
     QueryOptions,
     require_count,
@@ -29,20 +44,7 @@ from crabpath_retrievers.core.query import (
     require_splitter,
     text_of,
 )
-from crabpath_retrievers.core.telemetry import (
-    count_records,
-    describe_memory,
-    describe_receipt,
-    describe_turn,
-    name_record,
-    trace_memory,
-    trace_operation,
-    trace_retrieval,
-)
-from crabpath_retrievers.core.time_limit import (
-    apply_time_limit,
-    arun_with_timeout,
-)
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import KnownRoots

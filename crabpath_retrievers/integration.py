@@ -7,9 +7,10 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 """
 
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
-from crabpath_retrievers.core.driver import (
+from crabpath_retrievers.core.calls import (
     Operations,
     arun,
+    arun_with_timeout,
     perform,
     perform_slow,
     perform_sync_or_async,
@@ -23,14 +24,9 @@ from crabpath_retrievers.core.feedback import (
     RewardSource,
 )
 from crabpath_retrievers.core.filters import DEEPEST, ORDERS, require_bounded
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.metadata import (
-    METADATA_KEY,
-    read_answer_block,
-    remove_answer_metadata,
-)
 from crabpath_retrievers.core.processes import BackgroundWorker, make_lock
 from crabpath_retrievers.core.query import (
+    METADATA_KEY,
     MOST_IDS,
     CallOptions,
     Query,
@@ -40,11 +36,12 @@ from crabpath_retrievers.core.query import (
     find_namespace,
     find_session,
     namespace_of,
+    read_answer_block,
+    remove_answer_metadata,
     session_of,
 )
+from crabpath_retrievers.core.records import Hop, Vector
 from crabpath_retrievers.core.text import is_blank, to_plain
-from crabpath_retrievers.core.time_limit import arun_with_timeout
-from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,

@@ -23,13 +23,13 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, FeedbackFields, Receipt
-from crabpath_retrievers.core.metadata import add_answer_metadata
 from crabpath_retrievers.core.query import (
     CallOptions,
     MetadataFilter,
     Query,
     QueryOptions,
     RetrieverOptions,
+    add_answer_metadata,
     explain_unknown,
     find_namespace,
     find_session,

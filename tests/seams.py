@@ -68,16 +68,28 @@ def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
     object.__setattr__(model, "_embed", partial(wrap, model._embed))  # pydantic sets no method
 
 
+_WRITERS_OF_PARTS = (
+    "crabpath_retrievers.parts.operation.maintenance.changes",
+    "crabpath_retrievers.parts.operation.reembedding",
+    "crabpath_retrievers.parts.operation.transfer.fill",
+    "crabpath_lab.ab.state",
+)
+
+
 def make_change(kind: str, *given: Any, **fields: Any) -> Any:
     """Make a change for ``GraphStore.apply``, or a part of one, by the name of its class.
 
     What is no record, but a function that writes, is meant by the name of the function.
     """
-    for package in (changes, writers):
-        for module in iter_modules(package.__path__):
-            made = getattr(import_module(f"{package.__name__}.{module.name}"), kind, None)
-            if made is not None:
-                return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)
+    found = (
+        f"{package.__name__}.{module.name}"
+        for package in (changes, writers)
+        for module in iter_modules(package.__path__)
+    )
+    for name in (*found, *_WRITERS_OF_PARTS):
+        made = getattr(import_module(name), kind, None)
+        if made is not None:
+            return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)
     raise KeyError(kind)
 
 

@@ -21,7 +21,7 @@ from crabpath_retrievers.config import (
     TierSettings,
 )
 from crabpath_retrievers.config.base import ValidatedSettings
-from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, Tier
+from crabpath_retrievers.core.records import OVERLAY_KINDS, TYPED_KINDS, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
 

@@ -26,8 +26,8 @@ from proxy import Proxy
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.telemetry import describe_turn
-from crabpath_retrievers.core.turn import LazySteps
+from crabpath_retrievers.core.calls import describe_turn
+from crabpath_retrievers.core.records import LazySteps
 
 FAKE = DeterministicFakeEmbedding(size=16)
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -30,11 +30,11 @@ from crabpath_lab.run_methods import (
 from crabpath_lab.scoring.chunk_level import score_chunks
 from crabpath_lab.scoring.measures import DEPTH, PerQuery, score_rankings
 from crabpath_lab.scoring.statistics import measure_calibration
+from crabpath_lab.simulated_model import load_chat_model
 from crabpath_lab.streams.prequential import StreamSchedule
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_lab.streams.stream import Stream, StreamResult
 from crabpath_retrievers.config import RankSettings, SeedSettings, Settings
-from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
 _READ = 5

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from crabpath_retrievers.core.changes import KeepEpisode
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.learning import lesson
 from crabpath_retrievers.learning.credit import CreditedTurn
 from crabpath_retrievers.learning.rules import policy_gradient

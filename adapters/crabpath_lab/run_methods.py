@@ -13,9 +13,8 @@ from crabpath_lab.methods import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers.core.calls import bar
+from crabpath_retrievers.core.records import ModelUsage, Vector
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _WARM_UP = 5  # questions asked before the clock runs

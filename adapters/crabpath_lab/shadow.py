@@ -14,10 +14,9 @@ from langchain_core.runnables.config import patch_config
 from pydantic import ConfigDict, Field
 
 from crabpath_lab.shadow_turns import MOST_SHOWN, Shadow, ShownAnswer
-from crabpath_retrievers.core.metadata import METADATA_KEY
-from crabpath_retrievers.core.query import QueryOptions, namespace_of, require_count
+from crabpath_retrievers.core.query import METADATA_KEY, QueryOptions, namespace_of, require_count
+from crabpath_retrievers.core.records import make_turn_id
 from crabpath_retrievers.core.text import format_value, to_storable
-from crabpath_retrievers.core.turn import make_turn_id
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Services

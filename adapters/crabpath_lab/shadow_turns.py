@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from langchain_core.documents import Document
 from typing_extensions import Self
 
-from crabpath_retrievers.core.driver import run
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.calls import limit_waiting, run
 from crabpath_retrievers.core.processes import BackgroundWorker, register_owner
 from crabpath_retrievers.core.query import Query, QueryOptions
+from crabpath_retrievers.core.records import Node, ReturnedDocument, Vector
 from crabpath_retrievers.core.text import to_storable, tokenise
-from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.pipeline import MAX_CHUNKS, find_named_chunks
 

@@ -27,15 +27,13 @@ from tenacity import (
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers import errors
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, bar, off_loop
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
-from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.processes import register_owner
-from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import Query, QueryOptions, ids_of, require_list, texts_of
+from crabpath_retrievers.core.records import Hop, Node, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_value, is_blank, to_storable
-from crabpath_retrievers.core.turn import Hop, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConflictError,

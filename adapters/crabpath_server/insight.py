@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from crabpath_retrievers.core.feedback import Receipt
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import ForbiddenError, NotFoundError
 from crabpath_retrievers.learning.lift import Lift
 from crabpath_retrievers.parts.operation.maintenance import MAINTENANCE_STEPS

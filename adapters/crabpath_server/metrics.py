@@ -10,8 +10,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from crabpath_retrievers.core.calls import report_metrics
 from crabpath_retrievers.core.processes import make_lock
-from crabpath_retrievers.core.telemetry import report_metrics
 
 _lock = make_lock()  # the collector of OpenTelemetry gives two readers each other's samples
 

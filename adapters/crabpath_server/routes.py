@@ -10,7 +10,7 @@ from pydantic import Field
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
-from crabpath_retrievers.core.turn import Hop, PathEdge
+from crabpath_retrievers.core.records import Hop, PathEdge
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.readiness import Readiness

@@ -1,6 +1,6 @@
 """The table of endpoints, from which HTTP, tools of language models and descriptions are made."""
 
-from crabpath_retrievers.core.turn import Hop
+from crabpath_retrievers.core.records import Hop
 from crabpath_server import insight, routes, tools
 from crabpath_server.endpoints import Endpoint, Tool
 

@@ -11,7 +11,7 @@ from benchmarks.attribution.agreement import Flags, measure_agreement
 from crabpath_lab.datasets import Dataset, load_hotpotqa, load_multihoprag
 from crabpath_lab.embedding import cached_embedder
 from crabpath_retrievers import CrabPath, InvalidInputError
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.text import Floats, normalise_name
 from crabpath_retrievers.learning.attribution import attribute_turn
 from crabpath_retrievers.retrieval.pipeline import Answer

@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.episodes.tau_bench import Trajectory
 from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, RegionMDP
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from crabpath_lab.streams.learners import (
 )
 from crabpath_lab.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
+from crabpath_retrievers.core.records import Vector
 
 DEPTH = 10  # most documents of an answer
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5)

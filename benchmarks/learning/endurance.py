@@ -25,8 +25,8 @@ from crabpath_lab.streams.learners import (
 from crabpath_lab.streams.prequential import StreamSchedule, run_stream
 from crabpath_lab.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.vectors.embedder import Embedder
 
 WINDOW = 500  # turns that are measured together

@@ -12,7 +12,7 @@ from benchmarks.speed.timing import bootstrap_median, time_call, time_pairs
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.crabpath import CrabPath
 
 _SHOWN = 10  # documents per answer

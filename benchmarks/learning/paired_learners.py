@@ -22,7 +22,7 @@ from crabpath_lab.streams.prequential import (
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_lab.streams.stream import score_pass
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.routing.policy import Router
 

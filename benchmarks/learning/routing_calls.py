@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.simulated_model import load_chat_model
 from crabpath_lab.streams.learners import CrabPathLearner, RankedDocument
 from crabpath_lab.streams.prequential import StreamPass, StreamSchedule
 from crabpath_lab.streams.simulated_feedback import (
@@ -20,9 +21,7 @@ from crabpath_lab.streams.simulated_feedback import (
 )
 from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import ModelUsage
-from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
+from crabpath_retrievers.core.records import ModelUsage, Vector
 
 QUESTIONS = 50
 ROUNDS = 8

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.records import EdgeKind, Vector
 
 BATCH = 5000
 """Passages that are made at once; the first batch is the same in a corpus of any size."""

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from benchmarks.million.corpus import BATCH, Corpus, Passage, make_id
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import EdgeKind, Vector, compute_hub_level
+from crabpath_retrievers.core.records import EdgeKind, Vector, compute_hub_level
 from crabpath_retrievers.core.text import encode_terms, list_mention_names, tokenise
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.fulltext import TsVector

@@ -17,11 +17,12 @@ from sklearn.model_selection import KFold
 
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.rerank.features import (
     FEATURES,
+    PASSES,
     SOURCE_FEATURES,
+    USES,
     Evidence,
     Matrix,
     compute_features,

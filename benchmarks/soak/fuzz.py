@@ -37,7 +37,7 @@ from crabpath_retrievers import (
     MemoryRegions,
     MemoryTransfer,
 )
-from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.config.operation import Knobs
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
 

@@ -18,8 +18,14 @@ from crabpath_retrievers.core.changes import (
     StageNodes,
     WeightDelta,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
-from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.records import (
+    Edge,
+    EdgeKind,
+    Node,
+    ReturnedDocument,
+    SeedRecord,
+    Turn,
+)
 from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.namespaces import advance_clock

@@ -16,7 +16,7 @@ from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.statistics import percentiles
 from crabpath_retrievers import CrabPath, CrabPathRetriever
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 
 _AT_ONCE = 100
 _ONE_BY_ONE = 40

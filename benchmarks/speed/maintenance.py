@@ -18,10 +18,9 @@ from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets.sample import load_sample
 from crabpath_lab.scoring.statistics import percentiles
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.core.graph import EdgeKind, Vector
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import EdgeKind, Turn, Vector
 from crabpath_retrievers.storage.write.namespaces import advance_clock
 
 _NAMESPACE = "bench"

@@ -8,7 +8,7 @@ import numpy as np
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.core.records import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.embedder import to_unit_vector

@@ -23,7 +23,7 @@ from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
 from crabpath_lab.scoring.statistics import compare_paired
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.vectors.embedder import load_default_embeddings
 
 _WARM_UP = 20

@@ -28,7 +28,7 @@ from crabpath_retrievers.config.outcome_policy import (
     OutcomePolicy,
     collect_exception_names,
 )
-from crabpath_retrievers.core.driver import arun, perform
+from crabpath_retrievers.core.calls import arun, perform
 from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource, SignalFields
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath

@@ -29,9 +29,9 @@ from crabpath_retrievers.cli.commands import (
     make_table,
     namespace_option,
 )
-from crabpath_retrievers.core.graph import Node
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.query import is_url, require_count
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError

@@ -34,13 +34,13 @@ from crabpath_retrievers.cli.commands import (
 )
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
 from crabpath_retrievers.core.query import is_url
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import (
     find_first_line,
     list_query_words,
     list_searched_words,
     to_printable,
 )
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn

@@ -1,7 +1,5 @@
 """Settings, one file per mechanism."""
 
-from crabpath_retrievers.config.autotune import AutotuneSettings
-from crabpath_retrievers.config.health import HealthSettings
 from crabpath_retrievers.config.learning import (
     APPLY,
     EpisodeSettings,
@@ -9,7 +7,11 @@ from crabpath_retrievers.config.learning import (
     NoteSettings,
     RegionSettings,
 )
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.config.operation import (
+    AutotuneSettings,
+    HealthSettings,
+    MaintenanceSettings,
+)
 from crabpath_retrievers.config.settings import (
     DateSettings,
     IngestSettings,

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
-from crabpath_retrievers.config.autotune import WIDEST, AutotuneSettings, Knobs
 from crabpath_retrievers.config.base import (
     Count,
     CountOrZero,
@@ -25,18 +24,23 @@ from crabpath_retrievers.config.base import (
     ValidatedSettings,
     complete_mapping,
 )
-from crabpath_retrievers.config.health import HealthSettings
 from crabpath_retrievers.config.learning import (
     EpisodeSettings,
     LearningSettings,
     NoteSettings,
     RegionSettings,
 )
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.config.operation import (
+    WIDEST_RAILS,
+    AutotuneSettings,
+    HealthSettings,
+    Knobs,
+    MaintenanceSettings,
+)
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT
 from crabpath_retrievers.core.language import require_language
+from crabpath_retrievers.core.records import TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
@@ -318,7 +322,7 @@ class Settings(ValidatedSettings):
 _log = logging.getLogger(__name__)
 _REFLEX = "reflex"
 # The rails of the settings may have been narrowed since the knobs were stored.
-_WIDEST = AutotuneSettings(rails=WIDEST)
+_WIDEST = AutotuneSettings(rails=WIDEST_RAILS)
 
 
 def dump_knobs(knobs: Knobs, settings: Settings) -> str | None:

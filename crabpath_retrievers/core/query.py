@@ -1,4 +1,7 @@
-"""A query and its options, and how texts, ids and paths from callers are validated."""
+"""A query and its options, and how texts, ids and paths from callers are validated.
+
+What answers add to the metadata of the documents that they return stands here as well.
+"""
 
 import hashlib
 import logging
@@ -18,20 +21,24 @@ from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.filters import require_bounded
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.metadata import read_answer_block
-from crabpath_retrievers.core.pictures import remove_pictures
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.records import (
+    Hop,
+    Vector,
+)
 from crabpath_retrievers.core.text import (
     format_value,
     is_blank,
     is_number,
+    remove_pictures,
     to_name,
     to_plain,
     to_storable,
 )
-from crabpath_retrievers.core.turn import Hop
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    InvalidInputError,
+)
 
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | None
 """Condition on metadata: a mapping for most vector stores, a function or an object for some."""
@@ -526,3 +533,72 @@ def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -
         msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
         raise InvalidInputError(msg)
     return count
+
+
+METADATA_KEY = "crabpath"
+"""Key of the block that describes how a document was found; documents have none of their own."""
+
+_ADDED = "added"
+_SHORTCUTS = ("id", "score")
+_TURN = {"turn_id", "namespace", "id"}
+
+
+def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a returned document.
+
+    The document's own metadata stays as it is. The block is added under ``crabpath``, and its id
+    and score also at the top level unless the document has such keys.
+
+    Args:
+        own: Metadata with which the document was added.
+        block: How it was found; has ``id`` and ``score``.
+    """
+    added = [name for name in _SHORTCUTS if name not in own]
+    shortcuts = {name: block[name] for name in added}
+    return {**shortcuts, **own, METADATA_KEY: {**block, _ADDED: added}}
+
+
+def read_answer_block(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The block that an answer added; None if the metadata has none."""
+    block = metadata.get(METADATA_KEY)
+    return block if isinstance(block, Mapping) and block.keys() >= _TURN else None
+
+
+def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without the additions of an answer, so that returned documents can be added.
+
+    Raises:
+        InvalidInputError: Something else is under the key of the answer's block.
+    """
+    block = read_answer_block(metadata)
+    if block is None and METADATA_KEY in metadata:
+        msg = (
+            f"a document has {format_value(metadata[METADATA_KEY])} under {METADATA_KEY!r} in its "
+            "metadata, where answers say how they found it: give that key another name"
+        )
+        raise InvalidInputError(msg)
+    block = block or {}
+    added = [name for name in _SHORTCUTS if name in (block.get(_ADDED) or ())]
+    ours = {METADATA_KEY, *(name for name in added if metadata.get(name) == block.get(name))}
+    return {key: value for key, value in metadata.items() if key not in ours}
+
+
+_TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earlier answer"}
+
+
+def complete_note_metadata(
+    own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Metadata of a returned note, with all keys that a template for documents may use.
+
+    Args:
+        own: Metadata of the note.
+        samples: Metadata of documents. Keys that all of them have and the note lacks become empty
+            strings; ``source`` and ``title`` are never empty.
+    """
+    known = list(samples)
+    common = [key for key in (known[0] if known else ()) if all(key in other for other in known)]
+    kind = own.get("note", "teaching")
+    defaults = {"source": f"crabpath:{kind}", "title": _TITLES.get(kind, "Note")}
+    blank = {key: "" for key in common if key not in (*_SHORTCUTS, METADATA_KEY)}
+    return {**blank, **defaults, **own}

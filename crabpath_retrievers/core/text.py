@@ -1,9 +1,9 @@
-"""Tokens and names, split in one way for full text, term statistics and mentions.
+"""Texts: what is stored of them, and their tokens and names.
 
-Quoting untrusted text in a prompt.
+They are split in one way for full text, term statistics and mentions. Pictures and other ``data:``
+URIs are taken out of documents, questions, notes and answers. Untrusted text is quoted in prompts.
 
-Words as 16-bit codes, so that one table look-up finds the words of a query in a document.
-
+Words have codes of 16 bits, so that one table look-up finds the words of a query in a document.
 Two words share a code with probability 1/65,536; a document may then seem to contain a word that
 it does not contain.
 """
@@ -35,7 +35,6 @@ from crabpath_retrievers.core.language import (
     has_stems,
     is_frequent,
 )
-from crabpath_retrievers.core.pictures import remove_pictures
 
 _SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
 # Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
@@ -829,3 +828,44 @@ class QueryInformation(NamedTuple):
         present = np.zeros((len(packed), len(self.words)))
         present[np.searchsorted(ends, known, side="right"), columns[known]] = 1.0
         return present
+
+
+_URI = r"data:[^()\n]*(?:\([^()\n]*\)[^()\n]*)*"
+_MARKDOWN_LINK = re.compile(rf"!?\[([^\[\]\n]{{0,500}})\]\(\s*<?{_URI}\)", re.IGNORECASE)
+_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,300}\]:\s*<?data:.*\n?", re.IGNORECASE | re.MULTILINE)
+_ATTRIBUTE = re.compile(r"""=\s*(?:"\s*data:[^"]*"|'\s*data:[^']*')""", re.IGNORECASE)
+_IMAGE = re.compile(r"<img\b[^<>]{0,2000}>", re.IGNORECASE)
+_ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
+_BARE = re.compile(
+    r"(?<!\w)data:(?:[a-z]+/[\w.+-]{1,100}|(?=;))(?:;[^,;\s\"'<>]{1,100}){0,8},"
+    r"[^\s\"'<>)\]}`]*(?:\s+[A-Za-z0-9+/]{40,}={0,2})*(?:\s+[A-Za-z0-9+/]{2,}={1,2}(?!\S))?",
+    re.IGNORECASE,
+)
+_ENCODED = re.compile(
+    r"(?<!\w)data:[a-z]+/[\w.+-]{1,100}(?:;[^,;\s\"'<>]{1,100}){0,8};base64,[A-Za-z0-9+/=]*",
+    re.IGNORECASE,
+)
+
+
+def remove_pictures(text: str) -> str:
+    """The text without ``data:`` URIs; the name of a picture stays."""
+    if "data:" not in text.lower():
+        return text
+    text = _MARKDOWN_LINK.sub(r"\1", text)
+    text = _REFERENCE.sub("", text)
+    text, found = _ATTRIBUTE.subn('=""', text)
+    if found:
+        text = _IMAGE.sub(_name_image, text)
+    return _BARE.sub("", text)
+
+
+def remove_encoded(text: str) -> str:
+    """The text without ``data:`` URIs in base64, of which a delimiter of a table is no part."""
+    return _ENCODED.sub("", text) if "base64," in text.lower() else text
+
+
+def _name_image(tag: re.Match[str]) -> str:
+    if '=""' not in tag[0]:
+        return tag[0]
+    name = _ALT.search(tag[0])
+    return "" if name is None else next(filter(None, name.groups()), "")

@@ -28,10 +28,9 @@ from markdown_it import MarkdownIt
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.metadata import remove_answer_metadata
-from crabpath_retrievers.core.query import text_of
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.query import remove_answer_metadata, text_of
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
     HEADING_JOINT,

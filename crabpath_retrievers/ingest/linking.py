@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
 
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import (
     BuildIndexes,
     Change,
@@ -25,11 +26,11 @@ from crabpath_retrievers.core.changes import (
     PutMeta,
     QueueLinking,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks
+from crabpath_retrievers.vectors.base import VectorIndex
 
 _log = logging.getLogger(__name__)
 
@@ -72,12 +73,13 @@ class Linking:
 
     store: GraphStore
     linkers: tuple[Linker, ...]
+    index: VectorIndex
 
     def begin_bulk(self) -> None:
         """Begin a bulk ingest, unless one is unfinished."""
         if find_bulk_start(self.store) is None:
             last = self.store.catalog.get_last_key()
-            deferred = () if last else (DeferIndexes(),)
+            deferred = () if last else (DeferIndexes(), *self.index.deferral)
             self.store.apply([PutMeta(((UNFINISHED_SINCE, str(last + 1)),)), *deferred])
 
     def find_freed(self, links: LinkQueries, leaving: Sequence[str]) -> set[int]:
@@ -115,7 +117,7 @@ class Linking:
         self, since: int, keys: Sequence[int], find_all: FindAll, advance: Callable[[int], object]
     ) -> None:
         begun = time.perf_counter()
-        self.store.apply([BuildIndexes()])
+        self.store.apply([BuildIndexes(), *self.index.completion])
         self.store.refresh_statistics()
         before = since if self.store.catalog.has_chunks_before(since) else 0
         links = RememberedLinks(self.store, self.store.fulltext)

@@ -30,10 +30,10 @@ from zipfile import ZipFile
 from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.calls import quiet_foreign_loggers
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.pictures import remove_encoded
-from crabpath_retrievers.core.progress import quiet_foreign_loggers
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.text import remove_encoded
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import find_day, is_markdown, make_title, name_first
 

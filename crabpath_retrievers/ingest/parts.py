@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 from typing_extensions import Self
 
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import (

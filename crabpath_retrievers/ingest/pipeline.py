@@ -23,6 +23,7 @@ from uuid import uuid4
 import numpy as np
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import (
     Change,
     ConfirmIndexDeletions,
@@ -35,8 +36,7 @@ from crabpath_retrievers.core.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.core.graph import Node
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import (

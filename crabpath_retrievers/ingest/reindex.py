@@ -7,13 +7,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from crabpath_retrievers.core.changes.archive import QueueReindex
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.pipeline import STAMP, Ingest, Progress
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.write.nodes import queue_reindex
 from crabpath_retrievers.vectors.base import VectorIndex, find_differing
 
 _SAMPLE_SIZE = 64  # chunks that are looked up in the index when a memory is opened
@@ -99,7 +98,7 @@ class Reindexer:
     def fill(self, ids: tuple[str, ...] | None = None) -> None:
         """Index the vectors of these chunks again; None for everything."""
         begun = time.perf_counter()
-        self.store.apply([QueueReindex(ids)])
+        self.store.write(queue_reindex, ids)
         self.catch_up()
         waiting = self.store.catalog.count_unindexed()
         if waiting:

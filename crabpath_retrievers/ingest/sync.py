@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.graph import Node, Vector, stretch_cosine
+from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out

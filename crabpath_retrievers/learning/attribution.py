@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import SeedSettings
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.records import Node, Turn
 from crabpath_retrievers.core.text import (
     Floats,
     Word,
@@ -29,7 +29,6 @@ from crabpath_retrievers.core.text import (
     split_words,
     tokenise,
 )
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.retrieval.search import compute_idf, select_query_words
 from crabpath_retrievers.storage import Reader
 

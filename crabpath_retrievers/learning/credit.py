@@ -19,9 +19,8 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     ReceiptReason,
 )
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import ReturnedDocument, Turn, Vector
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution import attribute_turn
 from crabpath_retrievers.learning.rules.verdicts import decide

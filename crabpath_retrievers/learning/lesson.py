@@ -10,7 +10,6 @@ import numpy as np
 
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AddUsage,
@@ -29,17 +28,9 @@ from crabpath_retrievers.core.changes.learned import (
     LearnedDelta,
     ModelEffects,
 )
-from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.reliability import (
-    count_against,
-    count_lift,
-    count_log_odds,
-    measure_memories,
-    measure_scales,
-)
+from crabpath_retrievers.core.feedback import Baseline, Credit
+from crabpath_retrievers.core.records import EdgeKind, Turn
 from crabpath_retrievers.core.text import hash_question
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
 from crabpath_retrievers.learning.notes import learn_notes
@@ -66,12 +57,19 @@ from crabpath_retrievers.learning.rules.policy_gradient import (
     compute_policy_gradient,
     get_known_credit,
 )
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.rerank.learned import (
+    Posterior,
+    count_against,
+    count_lift,
+    count_log_odds,
+    encode_gain,
+    measure_memories,
+    measure_scales,
+)
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (
     KnownNode,

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import Floats, format_value
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import GraphStore, Reader

@@ -16,16 +16,22 @@ from crabpath_retrievers.config import NoteSettings, Settings
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind, UseNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
-from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector, compare_vectors
+from crabpath_retrievers.core.records import (
+    Authority,
+    EdgeKind,
+    Node,
+    Turn,
+    Vector,
+    compare_vectors,
+)
 from crabpath_retrievers.core.text import count_words, normalise, normalise_name
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.edges import (
     MIN_INHIBITION,
     compute_inhibition_step,
     find_entry,
 )
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
 from crabpath_retrievers.storage.read.walk import Clock

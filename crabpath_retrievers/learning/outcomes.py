@@ -20,9 +20,9 @@ from crabpath_retrievers.core.feedback import (
     name_documents,
     validate_outcome,
 )
-from crabpath_retrievers.core.metadata import read_answer_block
+from crabpath_retrievers.core.query import read_answer_block
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import format_value, to_plain
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
 

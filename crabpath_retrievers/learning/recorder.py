@@ -13,6 +13,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
+from crabpath_retrievers.core.calls import (
+    count_lesson,
+    count_receipt,
+    describe_memory,
+    describe_receipt,
+    elapsed_ms,
+    limit_waiting,
+    look_again,
+    trace_operation,
+)
 from crabpath_retrievers.core.changes import (
     AdjustWeights,
     Change,
@@ -22,22 +32,15 @@ from crabpath_retrievers.core.changes import (
     SettleFeedback,
     WeightDelta,
 )
-from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.processes import BackgroundWorker
-from crabpath_retrievers.core.progress import elapsed_ms
-from crabpath_retrievers.core.reliability import get_gain
-from crabpath_retrievers.core.telemetry import (
-    count_lesson,
-    count_receipt,
-    describe_memory,
-    describe_receipt,
-    trace_operation,
+from crabpath_retrievers.core.processes import BackgroundWorker, raise_interruption
+from crabpath_retrievers.core.records import (
+    ReturnedDocument,
+    Turn,
+    Vector,
+    is_recent_id,
+    may_name_turn,
 )
-from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn, is_recent_id, may_name_turn
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
 from crabpath_retrievers.learning.credit import (
     CreditAssignment,
@@ -53,6 +56,7 @@ from crabpath_retrievers.learning.undo import (
     Reverted,
     retry_on_conflict,
 )
+from crabpath_retrievers.rerank.learned import get_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (

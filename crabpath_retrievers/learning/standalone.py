@@ -19,11 +19,10 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, LearningTally, Recorder
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.rerank.learned import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.storage import GraphStore
 
 PUBLISHED_SETTINGS = "learning"

@@ -12,10 +12,9 @@ from crabpath_retrievers.core.changes.history import UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
-from crabpath_retrievers.rerank.posterior import Posterior
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.rerank.learned import Posterior
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
 from crabpath_retrievers.storage.write.history import (

@@ -11,7 +11,6 @@ from typing_extensions import Self
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.filters import require_bounded
-from crabpath_retrievers.core.graph import Node, Vector, compare_vectors
 from crabpath_retrievers.core.query import (
     ids_of,
     namespace_of,
@@ -22,6 +21,7 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
+from crabpath_retrievers.core.records import Node, Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe

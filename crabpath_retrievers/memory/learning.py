@@ -7,10 +7,16 @@ from uuid import UUID
 
 from typing_extensions import Unpack
 
-from crabpath_retrievers.core.driver import AsyncView, off_loop, run
+from crabpath_retrievers.core.calls import (
+    AsyncView,
+    count_records,
+    limit_waiting,
+    off_loop,
+    run,
+    trace_memory,
+)
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, RewardSource
-from crabpath_retrievers.core.graph import Authority
 from crabpath_retrievers.core.query import (
     QueryOptions,
     namespace_of,
@@ -19,8 +25,7 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.core.telemetry import count_records, trace_memory
-from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.learning.lift import (
     Lift,
     LiftGrouping,

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of, require_count, texts_of
-from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.history import Snapshot
 from crabpath_retrievers.storage.read.learned import NamespaceRecord

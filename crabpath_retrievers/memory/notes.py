@@ -10,11 +10,15 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
-from crabpath_retrievers.core.graph import Authority, Vector
-from crabpath_retrievers.core.metadata import remove_answer_metadata
-from crabpath_retrievers.core.pictures import remove_pictures
-from crabpath_retrievers.core.query import namespace_of, require_count, text_of, texts_of
-from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
+from crabpath_retrievers.core.query import (
+    namespace_of,
+    remove_answer_metadata,
+    require_count,
+    text_of,
+    texts_of,
+)
+from crabpath_retrievers.core.records import Authority, Vector
+from crabpath_retrievers.core.text import format_value, prepend_title, remove_pictures, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import to_json_safe
 from crabpath_retrievers.learning.notes import (

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import Any
 
-from crabpath_retrievers.core.time_limit import run_with_timeout, shorten_waiting
+from crabpath_retrievers.core.calls import run_with_timeout, shorten_waiting
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.replica import ReplicaState
 from crabpath_retrievers.vectors.base import VectorIndex

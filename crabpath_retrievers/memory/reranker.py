@@ -10,12 +10,16 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
-from crabpath_retrievers.core.graph import Node
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.metadata import METADATA_KEY
+from crabpath_retrievers.core.calls import (
+    Operations,
+    arun_with_timeout,
+    perform_sync_or_async,
+    run_with_timeout,
+)
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.query import METADATA_KEY
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 from crabpath_retrievers.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)

@@ -17,32 +17,35 @@ from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.calls import (
+    bar,
+    elapsed_ms,
+    limit_waiting,
+    observe_memory,
+    quiet_foreign_loggers,
+    shorten_waiting,
+)
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.extras import load_part
-from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.core.processes import register_owner
-from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import is_url, require_flags, require_list
-from crabpath_retrievers.core.telemetry import observe_memory
+from crabpath_retrievers.core.records import Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, to_storable
-from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
-from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
@@ -147,7 +150,7 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        linking = Linking(store, tuple(linkers))
+        linking = Linking(store, tuple(linkers), index)
         self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
@@ -165,7 +168,6 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        self.reembedding = EmbedderChange(store, index, self.identity, self.reindexing)
         self.shadows = weakref.WeakSet[Settling]()
         self._is_temporary = self._is_forked = False
         register_owner(self)
@@ -199,7 +201,8 @@ class Services:
         """Fill the index, finish an ingest, and learn from feedback that waits."""
         if self.index.read_only:
             return
-        self.reembedding.resume()
+        if self.store.catalog.holds_new_vectors():  # a change of the embedder was interrupted
+            load_part("crabpath_retrievers.parts.operation.reembedding").resume_change(self)
         if self.settings.language is not None:
             self.store.set_language(self.settings.language)
         self.index.refill = self.reindexing.fill
@@ -488,7 +491,7 @@ def _router_of(router: Any) -> Router:
     if hasattr(router, "route") and hasattr(router, "aroute"):
         ready: Router = router
         return ready
-    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
 
     return ChatModelRouter(router)
 

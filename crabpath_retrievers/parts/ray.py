@@ -42,8 +42,7 @@ from crabpath_retrievers.ingest.parts import (
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
-from crabpath_retrievers.vectors.embedder import Embedder
-from crabpath_retrievers.vectors.prefixes import Prefixes
+from crabpath_retrievers.vectors.embedder import Embedder, Prefixes
 
 if TYPE_CHECKING:
     from ray.data import Dataset

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     Authority,
     Candidate,
     EdgeKind,
@@ -23,8 +23,12 @@ from crabpath_retrievers.core.graph import (
     stack_vectors,
     stretch_cosine,
 )
-from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import BYTES_PER_TERM, Floats, QueryInformation, is_code
+
+USES, PASSES = ("episode", "again", "counterpart"), ("missed", "passed")
+"""Ranker features that count past uses of a document for like questions, and passes. They are no
+part of the weighted sum: the ranker counts them as trials, see :meth:`Ranker.log_odds`."""
+
 
 RowIndices = NDArray[np.intp]
 

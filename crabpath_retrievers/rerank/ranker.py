@@ -1,7 +1,7 @@
 """The ranker: a logistic model over the features.
 
 ``python -m benchmarks fit-prior`` fitted the shipped weights on training splits; each namespace
-learns its own weights from them, see :mod:`crabpath_retrievers.rerank.posterior`.
+learns its own weights from them, see :mod:`crabpath_retrievers.rerank.learned`.
 
 Ordering documents so that together they contain the query's information.
 
@@ -27,13 +27,19 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, compare_vectors
-from crabpath_retrievers.core.reliability import PASSES, USES, Calibration
+from crabpath_retrievers.core.records import (
+    Candidate,
+    Node,
+    NodeHead,
+    compare_vectors,
+)
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
     FEATURES,
+    PASSES,
     SOURCE_FEATURES,
+    USES,
     Evidence,
     Matrix,
 )
@@ -76,6 +82,19 @@ def greedy_coverage(
 _COVERAGE, _INHIBITION = FEATURES.index("coverage"), FEATURES.index("inhibition")
 _IS_LINEAR = np.array([name not in {"coverage", *USES, *PASSES} for name in FEATURES])
 _USES, _PASSES = ([FEATURES.index(name) for name in names] for names in (USES, PASSES))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Log-odds of the logistic model as a namespace's feedback corrects them: linear."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def apply(self, log_odds: Floats) -> Floats:
+        """Calibrated log-odds, in the same order."""
+        calibrated: Floats = self.slope * log_odds + self.offset
+        return calibrated
 
 
 @dataclass(frozen=True, slots=True)

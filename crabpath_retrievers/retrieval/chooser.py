@@ -3,20 +3,32 @@
 Notes, repeats, versions, least probabilities, exploration and budgets of tokens each have a step.
 """
 
+import json
 import logging
 import math
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.core.records import (
+    DIGITS,
+    Candidate,
+    Node,
+    PathEdge,
+    ReturnedDocument,
+    Vector,
+    WalkEdge,
+    stretch_cosine,
+)
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     LEARNED_FEATURES,
@@ -47,14 +59,8 @@ from crabpath_retrievers.retrieval.dates import (
     put_versions_first,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
-from crabpath_retrievers.retrieval.repeats import find_near, find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits
-from crabpath_retrievers.retrieval.turn_builder import (
-    Rankings,
-    describe_returned,
-    find_strongest_edges,
-)
-from crabpath_retrievers.retrieval.walk import Walk
+from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.vectors.base import (
@@ -135,6 +141,20 @@ class Ranking:
     propensities: Mapping[int, float] = field(default_factory=dict)
     documents: list[ReturnedDocument] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
+
+
+class Rankings(NamedTuple):
+    """Nodes that the ranking before any lesson, and the learned one, return, best first.
+
+    Attributes:
+        frozen: Ids of the first; None where they are not compared.
+        learned: Ids of the second; None where that is what was returned.
+        teams: Which of both drafted each returned document; empty unless both answered.
+    """
+
+    frozen: tuple[str, ...] | None = None
+    learned: tuple[str, ...] | None = None
+    teams: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,3 +518,142 @@ def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:
     blanked = matrix.copy()
     blanked[:, columns] = 0.0
     return blanked
+
+
+def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
+    """The strongest edge to each node with one of these keys, by key; others are left out."""
+    best: dict[int, WalkEdge] = {}
+    for edge in edges:
+        key = edge.target.key
+        if key in keys and (key not in best or best[key].strength < edge.strength):
+            best[key] = edge
+    return best
+
+
+def describe_returned(
+    hit: Candidate,
+    row: Matrix,
+    score: tuple[float, float, float],
+    walk: Walk,
+    best: WalkEdge | None,
+    propensity: float | None = None,
+    superseded_by: str | None = None,
+) -> ReturnedDocument:
+    """The record of a returned document.
+
+    Args:
+        hit: The document.
+        row: Its features, shape ``[len(FEATURES)]``.
+        score: Probability of relevance, in [0, 1]; log-odds of the logistic model before
+            calibration; past uses and passes that were counted.
+        walk: The walk of the turn.
+        best: Strongest edge to the document; None without one.
+        propensity: Probability that a draw of the ranker returns it, in [0, 1].
+        superseded_by: Id of a newer version of it.
+    """
+    return ReturnedDocument(
+        node=hit.head.id,
+        probability=round(score[0], DIGITS),
+        origin="seed" if hit.found else "walk",
+        path=_path(hit, walk, best),
+        features={
+            name: round(value, DIGITS)
+            for name, value in zip(FEATURES, row.tolist(), strict=True)
+            if value
+        },
+        support=best and to_path_edge(best, 0.0),
+        propensity=propensity,
+        log_odds=round(score[1], DIGITS),
+        trials=round(score[2], DIGITS),
+        superseded_by=superseded_by,
+    )
+
+
+def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, ...]:
+    """Route to a visited node, or route to its strongest source plus the edge not followed."""
+    visit = walk.visits.get(hit.head.key)
+    if visit:
+        return visit.path
+    if hit.found or best is None:
+        return ()
+    return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
+
+
+_MIN_SIMILARITY = 0.97  # least similarity of texts that are compared word by word
+# Metadata keys that say where a text is from: only these may differ between repeats.
+_LOCATION_KEYS = frozenset(
+    {
+        *("source", "title", "path", "file_path", "file_name", "filename", "url", "page"),
+        *("page_label", "start_index", "authority"),
+    }
+)
+# Markers of headings, lists, quotes and rules, apart from the words of their line: "C#" and "-O2"
+# are words. Then the first letter of a sentence, whose capital means nothing.
+_EDGE = re.compile(r"^[ \t]*(?:[#>*_-]+(?:[ \t]+|$))+|[ \t]+[#*_-]+[ \t]*$", re.MULTILINE)
+_FIRST = re.compile(r"(?:^|[.!?]\s)\W*\w", re.MULTILINE)
+# Numbers with signs, parts and units of one sign, words, and single signs: "-5", "5", ">5" and 5"
+# are not the same.
+_TOKEN = re.compile(r"[-+]?\.?\d+(?:[.,:/]\d+)*['\"]?|[^\W\d]\w*|[^\w\s]|_")
+_PUNCTUATION = frozenset(".,;:'\"()[]`…‘’“”")  # without meaning
+
+
+def extract_wording(text: str) -> list[str]:
+    """List the words of a text without punctuation, marks of formatting and initial capitals.
+
+    Every other sign and word stays: texts that differ in one of them state different facts,
+    however similar their vectors are.
+    """
+    plain = _FIRST.sub(lambda first: first[0].lower(), _EDGE.sub("", text))
+    return [token for token in _TOKEN.findall(plain) if token not in _PUNCTUATION]
+
+
+def find_repeats(
+    ranked: Sequence[Node], vectors: Mapping[str, Vector], stretch: float = 1.0
+) -> dict[str, str]:
+    """Find documents with the wording of one that is ranked before them.
+
+    Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
+    each belongs to one namespace.
+
+    Args:
+        ranked: The documents of an answer, best first.
+        vectors: Their unit vectors, each of shape ``[d]``, by id.
+        stretch: Of the embedder.
+
+    Returns:
+        The best document of the same wording, by the id of each repeat.
+    """
+    documents = [node for node in ranked if node.document]
+    if len(documents) <= 1:
+        return {}
+    matrix = np.array([vectors[node.id] for node in documents], dtype=np.float32)
+    similar = stretch_cosine(matrix @ matrix.T, stretch) >= _MIN_SIMILARITY
+    np.fill_diagonal(similar, val=False)
+    if not similar.any():
+        return {}
+    wordings = [_describe(node) for node in documents]
+    repeats: dict[str, str] = {}
+    for first, later in np.argwhere(np.triu(similar)).tolist():
+        if wordings[first] == wordings[later]:
+            repeats.setdefault(documents[later].id, documents[first].id)
+    return repeats
+
+
+def find_near(
+    names: Iterable[str], vectors: Mapping[str, Vector], stretch: float = 1.0
+) -> list[str]:
+    """Ids of the texts that are near enough to some of them to repeat one of these.
+
+    Arguments as for :func:`find_repeats`.
+    """
+    matrix = np.array([*vectors.values()], dtype=np.float32)
+    chosen = np.array([vectors[name] for name in names], dtype=np.float32)
+    near = stretch_cosine(chosen @ matrix.T, stretch).max(axis=0, initial=-1.0)
+    return [name for name, value in zip(vectors, near, strict=True) if value >= _MIN_SIMILARITY]
+
+
+def _describe(node: Node) -> tuple[object, ...]:
+    """Key by which repeats are equal: metadata, and the words of title and text."""
+    metadata = {key: value for key, value in node.metadata.items() if key not in _LOCATION_KEYS}
+    words = (tuple(extract_wording(text)) for text in (node.title, node.content))
+    return (json.dumps(metadata, sort_keys=True, default=str), *words)

@@ -5,6 +5,7 @@ other documents, and then stands before the document that it corrects.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.core.records import (
     Candidate,
     Node,
     Vector,
@@ -22,8 +24,6 @@ from crabpath_retrievers.core.graph import (
     stack_vectors,
     stretch_cosine,
 )
-from crabpath_retrievers.core.metadata import mark_correction
-from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats, is_opposed, tokenise
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.storage import Reader
@@ -315,3 +315,26 @@ def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) ->
                 text = mark_correction(notes[fact.id].content, fact.query)
                 notes[fact.id] = replace(notes[fact.id], content=text)
     return notes
+
+
+_MAX_ASKED = 200  # characters of a question that is shown
+
+
+_MARKS = re.compile(r'\A(?:Correction(?: of the answer to "[^"\n]*")?:\n)+')
+
+
+def mark_correction(text: str, question: str | None) -> str:
+    """The text of a correction under a line that says what it corrects: hosts drop metadata.
+
+    Such a line that the text begins with, as what was shown and then edited does, is replaced.
+
+    Args:
+        text: What it says.
+        question: The question that it answers; None if unknown.
+    """
+    text = _MARKS.sub("", text)
+    if question is None:
+        return f"Correction:\n{text}"
+    asked = " ".join(question.replace('"', "'").split())
+    shown = asked if len(asked) <= _MAX_ASKED else f"{asked[:_MAX_ASKED]}…"
+    return f'Correction of the answer to "{shown}":\n{text}'

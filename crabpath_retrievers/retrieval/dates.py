@@ -12,7 +12,7 @@ import numpy as np
 
 from crabpath_retrievers.config import DateSettings
 from crabpath_retrievers.core.dates import parse_date
-from crabpath_retrievers.core.graph import Candidate, Node, stack_vectors, stretch_cosine
+from crabpath_retrievers.core.records import Candidate, Node, stack_vectors, stretch_cosine
 from crabpath_retrievers.core.text import Floats, format_value
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 

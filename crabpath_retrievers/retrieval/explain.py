@@ -11,10 +11,9 @@ from uuid import UUID
 import numpy as np
 
 from crabpath_retrievers.core.query import namespace_of, text_of
-from crabpath_retrievers.core.reliability import PASSES, USES
+from crabpath_retrievers.core.records import PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_time, to_printable
-from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, Turn
-from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChange

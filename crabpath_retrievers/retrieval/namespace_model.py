@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes.learned import ModelEffects
-from crabpath_retrievers.core.graph import Candidate, Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.reliability import PASSES, SCALED_FEATURES, USES, Reliability
+from crabpath_retrievers.core.feedback import Baseline
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.records import Candidate, Vector
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.success import list_tried_actions
-from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
+from crabpath_retrievers.regions import Regions, list_tried_actions
+from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
+from crabpath_retrievers.rerank.learned import SCALED_FEATURES, Posterior, Reliability, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, PastTurns
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.episodes import (
+    EpisodeMemory,
+    EpisodeQuery,
+    NoteMemory,
+    PastTurns,
+)
 from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import UsageCounts

@@ -1,6 +1,6 @@
 """The stages of a query: embed, search, walk, rank, return, record.
 
-One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
+One generator for sync and async; see :mod:`crabpath_retrievers.core.calls`.
 """
 
 import logging
@@ -10,38 +10,49 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import (
+from crabpath_retrievers.core.calls import (
     Operations,
     perform,
     perform_sync_or_async,
     run,
 )
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
-from crabpath_retrievers.core.metadata import complete_note_metadata
-from crabpath_retrievers.core.query import Query, QueryOptions
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
+from crabpath_retrievers.core.query import Query, QueryOptions, complete_note_metadata
+from crabpath_retrievers.core.records import (
+    DIGITS,
+    DRAFT_ARM,
+    Candidate,
+    Node,
+    NodeHead,
+    ReturnedDocument,
+    SeedRecord,
+    Turn,
+    Vector,
+    make_turn_id,
+)
+from crabpath_retrievers.errors import (
+    EmbeddingMismatchError,
+    InvalidInputError,
+    StoreError,
+)
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.rerank.ranker import (
     apply_tag_hints,
 )
-from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser
+from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
 from crabpath_retrievers.retrieval.dates import (
     date_candidates,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
-from crabpath_retrievers.retrieval.turn_builder import (
-    build_turn,
-)
 from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import Reader, Store
@@ -559,3 +570,79 @@ def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[
     # Hinted nodes are entries whatever their score; of equal ones those with the first ids.
     best = sorted(scored, key=lambda item: (-item[1], -item[0], item[2].id))[: seeds.max_entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]
+
+
+_MOST_REPEATS = 20  # that a turn records
+# Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
+_KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
+
+
+def build_turn(
+    found: Candidates,
+    ranked: Sequence[ReturnedDocument],
+    rankings: Rankings,
+    latency_ms: dict[str, float],
+    *,
+    explored: bool,
+) -> Turn:
+    """The record of one retrieval.
+
+    Args:
+        found: The candidates.
+        ranked: The documents returned, best first.
+        rankings: What both rankings return or would have.
+        latency_ms: Milliseconds by stage.
+        explored: Whether choices were sampled.
+    """
+    query, walk, hits = found.query, found.walk, found.seeds.hits
+    top = max((hit.similarity for hit in hits.values()), default=0.0)
+    return Turn(
+        id=make_turn_id(),
+        namespace=query.namespace,
+        clock=found.seeds.clock.turn + 1,
+        created=time.time(),
+        query=query.text,
+        seeds=tuple(
+            _seed(visit.head, visit.energy, hits[key])
+            for key, visit in walk.visits.items()
+            if visit.hop == 0
+        ),
+        steps=walk.steps,
+        visited=tuple(visit.head.id for visit in walk.visits.values()),
+        returned=tuple(ranked),
+        guardrails=tuple(head.id for head, _ in walk.inhibition.values()),
+        novelty={
+            "top": round(top, DIGITS),
+            "known": top >= _KNOWN,
+            "novel": _NOISE < top < _NOVEL,
+        },
+        explored=explored,
+        run_id=query.run_id,
+        llm_calls=walk.usage.calls,
+        llm_cached_calls=walk.usage.cached_calls,
+        llm_failures=walk.usage.failures,
+        llm_input_tokens=walk.usage.input_tokens,
+        llm_output_tokens=walk.usage.output_tokens,
+        llm_tokens=walk.usage.tokens,
+        cost_usd=walk.usage.cost_usd,
+        routing=tuple(walk.notes),
+        latency_ms=latency_ms,
+        repeats=dict(islice(found.repeats.items(), _MOST_REPEATS)),
+        frozen=rankings.frozen,
+        learned=rankings.learned,
+        teams=dict(rankings.teams),
+        task_type=query.task_type,
+        session=query.session,
+        arm=DRAFT_ARM if rankings.teams else query.arm,
+    )
+
+
+def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
+    return SeedRecord(
+        node=head.id,
+        score=round(energy, DIGITS),
+        similarity=round(hit.similarity, DIGITS),
+        lexical=round(hit.lexical, DIGITS),
+        name=round(hit.name, DIGITS),
+        hinted=hit.hint > 0,
+    )

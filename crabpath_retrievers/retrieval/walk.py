@@ -12,25 +12,24 @@ from itertools import islice, repeat
 import numpy as np
 
 from crabpath_retrievers.config import TierSettings, WalkSettings
-from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.calls import Operations, perform, perform_sync_or_async
+from crabpath_retrievers.core.records import (
+    DIGITS,
     LEARNED_KINDS,
-    EdgeKind,
-    NodeHead,
-    OutgoingEdge,
-    Tier,
-    Vector,
-    WalkEdge,
-    compare_vectors,
-)
-from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     Decider,
+    EdgeKind,
     Hop,
     LazySteps,
     ModelUsage,
+    NodeHead,
+    OutgoingEdge,
     PathEdge,
+    Tier,
+    Vector,
+    WalkEdge,
     WalkStep,
+    compare_vectors,
 )
 from crabpath_retrievers.routing.policy import (
     Decision,
@@ -41,7 +40,6 @@ from crabpath_retrievers.routing.policy import (
     SoftmaxRouter,
 )
 
-_DIGITS = 5
 _TIERS = {tier: tier.value for tier in Tier}
 _REJECTED = 0.5  # inhibition by a router for one query; an edge learned from outcomes reaches 1
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
@@ -187,7 +185,7 @@ class NodeChoices:
             chosen=tuple(edge.target.id for edge in chosen),
             reflexes=tuple(e.target.id for e in followed if e.tier is Tier.REFLEX),
             stopped=decision is not None and decision.stopped and not cut,
-            stop_weight=round(self.stop_weight, _DIGITS),
+            stop_weight=round(self.stop_weight, DIGITS),
             stop_probability=0.0 if decision is None else _round(decision.probabilities[-1]),
             temperature=temperature,
             decided_by="reflex" if decision is None else decision.decided_by,
@@ -222,9 +220,9 @@ def to_path_edge(edge: WalkEdge, probability: float) -> PathEdge:
         edge.source.id,
         edge.target.id,
         edge.kind.label,
-        round(edge.weight, _DIGITS),
+        round(edge.weight, DIGITS),
         _TIERS[edge.tier],
-        round(probability, _DIGITS),
+        round(probability, DIGITS),
     )
 
 
@@ -232,15 +230,15 @@ def _to_record(edge: WalkEdge, probability: float) -> ConsideredEdge:
     return ConsideredEdge(
         edge.target.id,
         edge.kind.label,
-        round(edge.weight, _DIGITS),
-        round(edge.relevance, _DIGITS),
-        round(probability, _DIGITS),
+        round(edge.weight, DIGITS),
+        round(edge.relevance, DIGITS),
+        round(probability, DIGITS),
         _TIERS[edge.tier],
     )
 
 
 def _round(value: float) -> float:
-    return round(float(value), _DIGITS)
+    return round(float(value), DIGITS)
 
 
 class Walker:

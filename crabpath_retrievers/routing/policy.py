@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
+from crabpath_retrievers.core.records import Decider, ModelUsage, Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.core.turn import Decider, ModelUsage
 
 
 class ActionStatistics(NamedTuple):

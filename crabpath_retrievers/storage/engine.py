@@ -15,10 +15,9 @@ from filelock import FileLock, Timeout
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from crabpath_retrievers.core.interrupts import find_interruption, raise_interruption
-from crabpath_retrievers.core.processes import require_engine
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
+from crabpath_retrievers.core.processes import find_interruption, raise_interruption, require_engine
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
     MissingExtraError,

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from crabpath_retrievers.core.interrupts import find_interruption
-from crabpath_retrievers.core.time_limit import track_waiting
+from crabpath_retrievers.core.calls import track_waiting
+from crabpath_retrievers.core.processes import find_interruption
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.storage.conflicts import ABORTED, LOST, PAUSES
 

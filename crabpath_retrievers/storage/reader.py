@@ -13,17 +13,12 @@ import sqlalchemy as sa
 from crabpath_retrievers.storage.engine import translate_database_errors
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader
 from crabpath_retrievers.storage.read.catalog import Catalog
-from crabpath_retrievers.storage.read.edges import EdgeQueries
-from crabpath_retrievers.storage.read.health import HealthQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
 from crabpath_retrievers.storage.read.learned import LearnedQueries
 from crabpath_retrievers.storage.read.links import LinkQueries
-from crabpath_retrievers.storage.read.maintenance import MaintenanceQueries
 from crabpath_retrievers.storage.read.notes import NoteQueries
-from crabpath_retrievers.storage.read.reembedding import ReembeddingQueries
 from crabpath_retrievers.storage.read.regions import RegionQueries
-from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
-from crabpath_retrievers.storage.read.typed_edges import TypedQueries
+from crabpath_retrievers.storage.read.turns import TurnLog
 from crabpath_retrievers.storage.read.walk import CorpusMemory, WalkQueries
 
 T = TypeVar("T")
@@ -52,7 +47,8 @@ class Reader(ABC):
     """Reads by topic, each on a connection of :meth:`connect`.
 
     :meth:`GraphStore.open_reader` makes a reader of one connection. The store itself is a reader,
-    too, that opens a connection for each call.
+    too, that opens a connection for each call. What only an optional part reads is there: a class
+    of reads, which is made of any reader.
     """
 
     walk = cached_property(lambda self: WalkQueries(self, self._memory.corpus))
@@ -73,18 +69,6 @@ class Reader(ABC):
     """Notes of namespaces."""
     regions = cached_property(RegionQueries)
     """Hubs of regions, and transition counts."""
-    typed_edges = cached_property(TypedQueries)
-    """Edges by kind."""
-    edges = cached_property(EdgeQueries)
-    """Edges of one node, page by page."""
-    health = cached_property(HealthQueries)
-    """Samples and counters for health reports, and stored reports."""
-    maintenance = cached_property(MaintenanceQueries)
-    """Reads of maintenance."""
-    trials = cached_property(TrialQueries)
-    """State, turns and feedback of A/B trials."""
-    reembedding = cached_property(ReembeddingQueries)
-    """Texts that a change of the embedder must still embed."""
 
     def __init__(self, memory: StoreMemory) -> None:
         """Share ``memory`` with other readers of the store."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from crabpath_retrievers.core.time_limit import shorten_waiting
+from crabpath_retrievers.core.calls import shorten_waiting
 from crabpath_retrievers.errors import ConfigurationError, StoreError, StoreUnavailableError
 from crabpath_retrievers.storage.engine import (
     MAX_CONNECTIONS,

@@ -395,7 +395,7 @@ feedback_effects = Table(
     Column("exponent", Float, nullable=False),
     # JSON of ``changes.history.Taught`` but for the ranker.
     Column("record", Text, nullable=False),
-    # What it added to the posterior of the ranker, encoded by ``rerank.posterior``.
+    # What it added to the posterior of the ranker, encoded by ``rerank.learned``.
     Column("ranker", LargeBinary),
     sqlite_autoincrement=True,
 )

@@ -19,8 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.visitors import replacement_traverse
 
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.records import Vector
 
 
 @contextmanager

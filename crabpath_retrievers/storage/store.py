@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.changes import (
     Change,
     ConsumeFeedback,
@@ -23,11 +24,9 @@ from crabpath_retrievers.core.changes import (
     PutMeta,
     RecordTurn,
 )
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn, Vector
 from crabpath_retrievers.errors import (
     ForkedError,
     SchemaVersionError,
@@ -48,7 +47,6 @@ from crabpath_retrievers.storage.engine import (
 )
 from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
-from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.reader import ConnectionReader, Reader, StoreMemory
 from crabpath_retrievers.storage.replica import (
     DEFAULT_MAX_LAG,
@@ -339,20 +337,14 @@ class GraphStore(Store):
         return QueryReader(self, self._memory, self._replica)
 
     @contextmanager
-    def open_dump(self) -> Iterator[Dump]:
-        """One consistent state of the store, which later changes do not affect.
-
-        Raises:
-            StoreError: An ingest is unfinished.
-        """
+    def open_snapshot(self) -> Iterator[sa.Connection]:
+        """Open a connection that sees one state of the store, which later changes do not affect."""
         self.flush()
         with (
             translate_database_errors(self._engine),
             open_snapshot_connection(self._reader) as connection,
         ):
-            dump = Dump(connection)
-            dump.require_finished()
-            yield dump
+            yield connection
 
     def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Override :class:`Store`."""
@@ -683,7 +675,6 @@ class ReadOnlyStore:
 
     Attributes:
         catalog: Reads of documents and queues.
-        checks: Consistency checks.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -696,7 +687,6 @@ class ReadOnlyStore:
         file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)
-        self.checks = Checks(self)
 
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:

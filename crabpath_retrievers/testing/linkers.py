@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers.core.graph import LEARNED_KINDS, Edge, EdgeKind
+from crabpath_retrievers.core.records import LEARNED_KINDS, Edge, EdgeKind
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.storage.read.links import LinkNode

@@ -10,8 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, Tier, WalkEdge
-from crabpath_retrievers.core.turn import Decider
+from crabpath_retrievers.core.records import Decider, EdgeKind, Node, NodeHead, Tier, WalkEdge
 from crabpath_retrievers.routing.policy import (
     Decision,
     Router,

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from crabpath_retrievers.core.filters import make_test, parse_filter
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.vectors.base import VectorIndex

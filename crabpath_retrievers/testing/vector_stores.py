@@ -18,8 +18,7 @@ from crabpath_retrievers.testing.vector_indexes import (
     VectorIndexTests,
     search_ids,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
-from crabpath_retrievers.vectors.store_kinds import find_kind
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex, find_kind
 
 
 def _make_document(text: str) -> Document:

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.catalog import Catalog
@@ -46,6 +47,10 @@ class VectorIndex(ABC):
             documents in the transaction that removes them.
         switch: For the same, what puts :meth:`open_next` in its place in the transaction that
             changes the embedder.
+        deferral: For the same, what a bulk ingest of a new memory begins with: searching is slower
+            until it ends with ``completion``.
+        completion: For the same, what the end of a bulk ingest builds.
+        place: Where it is, as the graph store remembers it; see :mod:`~..vectors.opening`.
     """
 
     foreign: bool = False
@@ -56,6 +61,9 @@ class VectorIndex(ABC):
     read_only: bool = False
     removal: tuple[Change, ...] = ()
     switch: tuple[Change, ...] = ()
+    deferral: tuple[Change, ...] = ()
+    completion: tuple[Change, ...] = ()
+    place: Mapping[str, str] = MappingProxyType({"kind": "own"})
 
     @property
     def local(self) -> bool:

@@ -2,30 +2,41 @@
 
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from http.client import HTTPException
+from math import ceil, floor
 from pathlib import Path
 from shutil import disk_usage
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.core.filters import (
     EVERYTHING,
+    LISTS,
     NOTHING,
     OF_LISTS,
+    ORDERS,
     Condition,
+    Group,
+    group_by_kind,
+    is_fraction,
     make_test,
     parse_filter,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.processes import find_interruption, use_engine
 from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     EmbeddingMismatchError,
@@ -38,12 +49,6 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage.engine import build_disk_full_error, can_make_files
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex, is_same
-from crabpath_retrievers.vectors.chroma_client import (
-    close_client,
-    create_client,
-    limit_requests,
-    note_embedded,
-)
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     NEXT,
@@ -51,9 +56,8 @@ from crabpath_retrievers.vectors.chroma_directory import (
     find_owner,
     is_next,
     is_panic,
+    peek_collection,
 )
-from crabpath_retrievers.vectors.chroma_files import peek_collection
-from crabpath_retrievers.vectors.filters import UNSTORED_KEYS, to_chroma
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -548,6 +552,47 @@ def _parse(given: MetadataFilter) -> Condition:
     return parse_filter(given, "Chroma", OF_LISTS)
 
 
+UNSTORED_KEYS = ("#", "$", "chroma:")
+"""Keys of metadata that begin so are refused or hidden by Chroma."""
+
+
+def to_chroma(condition: Condition) -> dict[str, Any]:
+    """The condition as Chroma's ``where``, with one operator for each key.
+
+    Raises:
+        InvalidInputError: Chroma does not store a key.
+    """
+    if isinstance(condition, Group):
+        return {condition.operator: [to_chroma(part) for part in condition.parts]}
+    key, operator, value = condition
+    if not key or key.startswith(UNSTORED_KEYS):
+        msg = f"Chroma cannot filter by the key {key!r}: it stores none that begins so"
+        raise InvalidInputError(msg)
+    kinds = group_by_kind(value) if operator in LISTS else [value]  # a list has values of one type
+    parts = [_exclude_cut(key, operator, each) for each in kinds]
+    return parts[0] if len(parts) == 1 else {"$or" if operator == "$in" else "$and": parts}
+
+
+_OTHERS = {"$eq": ("$and", "$ne"), "$ne": ("$or", "$eq"), "$in": ("$and", "$nin")}
+_OTHERS |= {"$nin": ("$or", "$in"), "$gt": ("$or", "$gte"), "$lt": ("$or", "$lte")}
+_OTHERS |= {"$gte": ("$and", "$gt"), "$lte": ("$and", "$lt")}
+
+
+def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
+    """One condition: Chroma compares whole numbers with 2.5 as if it were 2, so say more."""
+    one = {key: {operator: value}}
+    if not is_fraction(value[0] if operator in LISTS else value) or operator in OF_LISTS:
+        return one
+    if operator in LISTS:
+        near: Any = [int(each) for each in value]
+    elif operator in ORDERS:
+        near = (ceil if operator in ("$gt", "$lte") else floor)(value)
+    else:
+        near = int(value)
+    joint, other = _OTHERS[operator]
+    return {joint: [one, {key: {other: near}}]}
+
+
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata that Chroma accepts: strings, numbers, booleans, and lists of one type."""
     return {
@@ -616,3 +661,119 @@ def _to_own_error(where: str, error: BaseException) -> CrabPathError:
             f"{where} cannot be reached ({text}): is the Chroma server running?"
         )
     return StoreError(f"{where} failed: {text}")
+
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
+_PORTS = {"http": 8000, "https": 443}
+_MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
+
+
+def create_client(url: str) -> "tuple[ClientAPI, str]":
+    """A client of the server at a URL, and the name of the collection in the URL.
+
+    Args:
+        url: ``http://host:port`` or ``https://host``; a path names another collection.
+
+    Raises:
+        InvalidInputError: The URL is malformed.
+        StoreUnavailableError: The server cannot be reached.
+    """
+    import chromadb
+    from chromadb.config import Settings
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
+        raise InvalidInputError(msg)
+    name = parts.path.strip("/") or DEFAULT_COLLECTION
+    if parts.query or parts.fragment or not _NAME.fullmatch(name) or find_owner(name):
+        msg = (
+            f"{url!r} names no collection: the path must be one name of 3 to 512 letters, digits, "
+            "'.', '_' and '-', which does not end like those of namespaces ('-notes-1')"
+        )
+        raise InvalidInputError(msg)
+    settings = Settings(anonymized_telemetry=False)
+    _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
+    try:
+        client = chromadb.HttpClient(
+            parts.hostname,
+            port or _PORTS[parts.scheme],
+            ssl=parts.scheme == "https",
+            settings=settings,
+        )
+    except ValueError as error:  # chromadb raises it when no server answers
+        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
+        raise StoreUnavailableError(msg) from error
+    return client, name
+
+
+def _require_answer(url: str, address: str) -> None:
+    """Send one request with a timeout: chromadb waits for ever for a server that accepts only.
+
+    Raises:
+        StoreUnavailableError: The server does not answer within the time limit.
+    """
+    with track_waiting() as until:
+        left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
+        try:
+            urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
+        except OSError as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            if isinstance(getattr(error, "reason", error), TimeoutError):
+                msg = f"Chroma at {url} did not answer within {left:.1f} s: is the server running?"
+                raise StoreUnavailableError(msg) from error
+        except HTTPException:  # chromadb reports what is wrong with the answer
+            return
+
+
+def _sessions(client: Any) -> Iterator[Any]:
+    """The HTTP sessions of a client; none for an embedded one."""
+    for own in (client, getattr(client, "_admin_client", None)):
+        session = getattr(getattr(own, "_server", None), "_session", None)
+        if session is not None:
+            yield session
+
+
+def note_embedded(client: Any) -> None:
+    """Note the use of Chroma's engine in this process, if a client does not ask a server.
+
+    Raises:
+        ForkedError: It was in use when this process was forked, and would wait for ever.
+    """
+    if next(_sessions(client), None) is None:
+        use_engine("chroma")
+
+
+def limit_requests(client: "ClientAPI") -> None:
+    """Limit requests to the time left of the current call; shorter timeouts stay."""
+    for session in _sessions(client):
+        hooks = getattr(session, "event_hooks", {}).get("request")
+        if hooks is not None and _shorten_timeout not in hooks:
+            hooks.append(_shorten_timeout)
+
+
+def _shorten_timeout(request: Any) -> None:
+    """Set the timeouts of an httpx request to the time left of the current call."""
+    with track_waiting() as until:
+        if until is None:
+            return
+        left = max(_MIN_TIMEOUT, until - monotonic())
+    given = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        what: left if given.get(what) is None else min(given[what], left)
+        for what in ("connect", "read", "write", "pool")
+    }
+
+
+def close_client(client: "ClientAPI") -> None:
+    """Close a client and its connections, which ``close`` of chromadb 1.5 leaves open."""
+    for session in _sessions(client):
+        session.close()
+    close = getattr(client, "close", None)
+    if close is not None:
+        close()

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import TypedDict
 
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import directory_of, is_url
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import (
@@ -21,12 +22,14 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import is_postgres, open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import find_database_file, read_schema_version
-from crabpath_retrievers.storage.vector_tables import ensure_extension
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.chroma_directory import (
+    CATALOGUE_FILE,
+    DEFAULT_COLLECTION,
+    peek_collection,
+)
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
-from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 
 class ChromaClient(Protocol):
@@ -42,7 +45,7 @@ VectorPlace: TypeAlias = str | Path | VectorStore | VectorIndex | ChromaClient |
 PGVECTOR = "pgvector"
 """Value of the argument ``vectors`` for the PostgreSQL database of the graph."""
 
-OWN = json.dumps({"kind": "own"})
+OWN = json.dumps(dict(VectorIndex.place))
 """Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
 
 _NO_VECTORS = (
@@ -135,7 +138,7 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
         ConfigurationError: The database lacks pgvector, or the argument is missing with a URL.
     """
     if is_pgvector(vectors):
-        ensure_extension(connection)
+        load_part("crabpath_retrievers.parts.pgvector.tables").ensure_extension(connection)
     elif vectors is None and is_url(location) and read_schema_version(connection) is None:
         raise ConfigurationError(_NO_VECTORS)
 
@@ -155,9 +158,10 @@ def open_index(
         ConfigurationError: The kind is not supported, or it is missing with a URL.
     """
     if is_pgvector(vectors, meta):
-        return PgVectorIndex(store)
-    from crabpath_retrievers.vectors.chroma import ChromaIndex
-
+        index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
+            store
+        )
+        return index
     if vectors is None and is_url(location):
         raise ConfigurationError(_NO_VECTORS)
     directory = Path(location) / "vectors" if vectors is None else find_directory(vectors)
@@ -194,9 +198,7 @@ def wrapped_store(meta: Mapping[str, str]) -> str | None:
 
 def vectors_place(index: VectorIndex) -> str:
     """Place of a memory's vectors: the value of ``vectors`` in the graph store's facts."""
-    if isinstance(index, VectorStoreIndex):
-        return json.dumps({"kind": "wrapped", "store": index.description})
-    return json.dumps({"kind": PGVECTOR}) if isinstance(index, PgVectorIndex) else OWN
+    return json.dumps(dict(index.place))
 
 
 class MemoryInfo(TypedDict):

@@ -10,6 +10,7 @@ from maintained import Bag
 from typer.testing import CliRunner
 
 from crabpath_lab.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
+from crabpath_lab.ab.state import TrialQueries
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.cli import app
 
@@ -99,7 +100,7 @@ def test_notes_count_in_their_namespace(memory):
     """Two namespaces may have notes with one id."""
     for name, text in (("ann", "Payroll runs on Fridays."), ("bob", "Payroll " * 50)):
         memory.teach(text, id="note", namespace=name)
-    sizes = memory.store.trials.characters(["note"])
+    sizes = TrialQueries(memory.store).characters(["note"])
     assert sizes == {("ann", "note"): 24, ("bob", "note"): 399}
 
 

@@ -10,6 +10,7 @@ from ab_turns import SMALL, turn_of
 from tables import read_journal
 
 from crabpath_lab.ab import Trial, TrialSettings
+from crabpath_lab.ab.state import TrialQueries
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from tests.seams import make_change
@@ -195,7 +196,7 @@ def test_what_a_trial_is_not_is_refused(trial, store, call, error, says):
 @pytest.mark.both_databases
 def test_whoever_read_an_old_state_changes_nothing(trial, store):
     """A checkpoint of one process cannot wipe out the rollback of another."""
-    old = store.trials.state("t")
+    old = TrialQueries(store).state("t")
     Trial.open(store, "t").roll_back()
     with pytest.raises(ConflictError, match="changed by somebody else"):
         store.apply([make_change("keep_trial", "t", old, old)])

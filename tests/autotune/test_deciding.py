@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers import Knobs, Settings
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
-from crabpath_retrievers.config.health import PAPER
+from crabpath_retrievers.config.operation import PAPER_RANGES
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.maintenance.autotune import (
     TuningHistory,
@@ -46,7 +46,7 @@ def test_a_metric_beyond_its_range_turns_its_knobs(found, metric, side, knobs):
     """Too low it wants more of what was learned; but where less is dormant, less is learned."""
     way = 1 if side == "high" else -1
     learned = way if metric == "dormant_pct" else -way
-    adjusted = decide(found({**PAPER, metric: (0.4, 0.6)}, **{metric: 0.5 + 0.3 * way}))
+    adjusted = decide(found({**PAPER_RANGES, metric: (0.4, 0.6)}, **{metric: 0.5 + 0.3 * way}))
     assert {one.knob: one.direction for one in adjusted} == {k: learned * MORE[k] for k in knobs}
     assert {one.metric for one in adjusted} == {metric}
     for one in adjusted:

@@ -16,8 +16,8 @@ from typer.core import TyperGroup
 
 from crabpath_retrievers import CrabPath, __version__
 from crabpath_retrievers.cli import app, commands
-from crabpath_retrievers.core import progress
-from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core import calls
+from crabpath_retrievers.core.calls import limit_waiting
 from crabpath_retrievers.ingest.pipeline import Ingest
 
 NAMES = ("apple", "banana", "cherry")
@@ -258,16 +258,16 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
 def test_progress_has_a_rate_from_the_first_seconds(monkeypatch, capsys, live):
     """On a terminal one line that is erased; otherwise a line every ten seconds."""
     clock = SimpleNamespace(now=0.0, perf_counter=None, monotonic=lambda: clock.now)
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(calls, "time", clock)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: live, raising=False)
-    with progress.bar(1200, piped=True) as advance:
+    with calls.bar(1200, piped=True) as advance:
         for clock.now in (1.0, 2.0, 5.0, 12.0):
             advance(100)
     shown = capsys.readouterr().err
     first, last = ("indexing 200 of 1,200, 100/s, 0:00:10 left", "indexing 400 of 1,200, 33.3/s")
     assert (first in shown, last in shown) == (True, True)
     assert ("300 of" in shown, shown.endswith("\r"), "\n" in shown) == (live, live, not live)
-    with progress.bar(1200) as advance:
+    with calls.bar(1200) as advance:
         clock.now += 60
         advance(100)
     assert bool(capsys.readouterr().err) == live

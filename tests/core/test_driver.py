@@ -9,8 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from crabpath_retrievers.core.driver import look_again
-from crabpath_retrievers.core.time_limit import run_with_timeout
+from crabpath_retrievers.core.calls import look_again, run_with_timeout
 from crabpath_retrievers.integration import (
     arun,
     arun_with_timeout,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.core.graph import HUB_FANOUT, compute_hub_level
+from crabpath_retrievers.core.records import HUB_FANOUT, compute_hub_level
 
 
 def test_levels():

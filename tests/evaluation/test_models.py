@@ -5,6 +5,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from crabpath_lab.embedding import cached_embedder
+from crabpath_lab.simulated_model import SimulatedChatModel, load_chat_model, shares_long_words
 from crabpath_retrievers import (
     ChatModelRouter,
     EdgeKind,
@@ -13,12 +14,7 @@ from crabpath_retrievers import (
     RouterChoice,
     RoutingRequest,
 )
-from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.chat_model.simulated import (
-    SimulatedChatModel,
-    load_chat_model,
-    shares_long_words,
-)
+from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
 from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config.health import METRICS
+from crabpath_retrievers.config.operation import METRICS
 from crabpath_retrievers.parts.operation.commands.maintenance import sparkline
 
 PLAIN = DeterministicFakeEmbedding(size=16)

@@ -16,10 +16,10 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
-from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.store import SCHEMA_VERSION
-from crabpath_retrievers.vectors.chroma_files import read_collections
+from crabpath_retrievers.vectors.chroma_directory import read_collections
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 PLAIN = DeterministicFakeEmbedding(size=16)

@@ -7,15 +7,15 @@ import pytest
 
 from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
-from crabpath_retrievers.config.health import METRICS, OURS, PAPER
-from crabpath_retrievers.core.graph import Authority, StoredWeight, Tier
+from crabpath_retrievers.config.operation import DEFAULT_RANGES, METRICS, PAPER_RANGES
+from crabpath_retrievers.core.records import Authority, StoredWeight, Tier
+from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
 from crabpath_retrievers.parts.operation.maintenance.health.report import (
     EdgeTally,
     HealthMeasurements,
     assess_health,
     count_edges,
 )
-from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
 
 def report(measured, settings=None):
@@ -63,7 +63,7 @@ FEW = "fewer than 10"
         # Both ends of a range are in it.
         *(
             (PROMOTED, {"pairs": 100, "promoted": int(share * 100)}, share, True)
-            for share in OURS[PROMOTED]
+            for share in DEFAULT_RANGES[PROMOTED]
         ),
         ("reconvergence_rate", {"splits": 4}, 0.0, True),
         ("reconvergence_rate", {"splits": 4, "rejoined": 1}, 0.25, False),
@@ -139,9 +139,9 @@ def test_what_can_fade_and_what_crosses():
 def test_ranges_are_those_of_a_preset_but_for_those_that_are_set():
     """The others stay, also in a copy, and as lists that come from JSON."""
     settings = HealthSettings(ranges={"reflex_pct": [0, 0.5]}).replace(min_observations=3)
-    assert settings.ranges == {**OURS, "reflex_pct": (0.0, 0.5)}
-    assert HealthSettings.preset("paper").ranges == PAPER
-    assert HealthSettings.preset("default").ranges == HealthSettings().ranges == OURS
-    assert OURS["dormant_pct"] == (0.0, 0.95)
+    assert settings.ranges == {**DEFAULT_RANGES, "reflex_pct": (0.0, 0.5)}
+    assert HealthSettings.preset("paper").ranges == PAPER_RANGES
+    assert HealthSettings.preset("default").ranges == HealthSettings().ranges == DEFAULT_RANGES
+    assert DEFAULT_RANGES["dormant_pct"] == (0.0, 0.95)
     with pytest.raises(InvalidInputError, match="use 'default' or 'paper'"):
         HealthSettings.preset("best")

@@ -10,7 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.core.graph import Authority
+from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.learning.notes import (
     MAX_NOTE_CHARS,
     build_auto_note,

@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers import Feedback, ReturnedDocument
-from crabpath_retrievers.core.baseline import Baseline, advantage
-from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.reliability import (
-    PASSES,
-    USES,
-    Calibration,
+from crabpath_retrievers.core.feedback import Baseline, Credit, advantage
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.credit import assign_credit
+from crabpath_retrievers.rerank.features import PASSES, USES
+from crabpath_retrievers.rerank.learned import (
     Reliability,
     count_log_odds,
     measure_memories,
     measure_scales,
 )
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.credit import assign_credit
+from crabpath_retrievers.rerank.ranker import Calibration
 
 NO_OUTCOMES = [math.nan, -math.inf, 1.01, "1", None, True]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.core.records import Tier
 from crabpath_retrievers.learning.rules.edges import (
     MIN_INHIBITION,
     infer_co_use,

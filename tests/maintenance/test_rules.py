@@ -7,17 +7,15 @@ import pytest
 
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import MaintenanceSettings
-from crabpath_retrievers.core.graph import StoredWeight
-from crabpath_retrievers.parts.operation.maintenance.connect import (
-    find_neighbours,
-    make_similar_edges,
-)
-from crabpath_retrievers.parts.operation.maintenance.prune import (
+from crabpath_retrievers.core.records import StoredWeight
+from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
+from crabpath_retrievers.parts.operation.maintenance.rules import (
     compute_survival_score,
     find_faded_weights,
+    find_neighbours,
     is_expired,
+    make_similar_edges,
 )
-from crabpath_retrievers.storage.read.maintenance import AutoNote, LearnedWeight
 
 RULES = MaintenanceSettings()
 OLD = AutoNote("n", last=0, degree=1, uses=0.0, passes=3.0, authority=0, strongest=0.2)

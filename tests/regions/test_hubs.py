@@ -15,7 +15,7 @@ from crabpath_retrievers import (
     Settings,
 )
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.records import compute_hub_level
 from tests.seams import get_services
 
 VECTORS = DeterministicFakeEmbedding(size=16)

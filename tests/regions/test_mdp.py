@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers import InvalidInputError, NotFoundError, RegionMDP
 from crabpath_retrievers.parts.region_mdp.mdp import ValueFunction, run_value_iteration
-from crabpath_retrievers.regions.success import SuccessModel, log_odds, shift_log_odds
+from crabpath_retrievers.regions import SuccessModel, log_odds, shift_log_odds
 from tests.seams import make_change
 
 ALL, REGION = (0, 0), (1, 9)

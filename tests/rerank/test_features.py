@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers import EdgeKind
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     LEARNED_KINDS,
     TYPED_KINDS,
     Candidate,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from crabpath_retrievers import Node
-from crabpath_retrievers.core.graph import Candidate, NodeHead
+from crabpath_retrievers.core.records import Candidate, NodeHead
 from crabpath_retrievers.core.text import QueryInformation, encode_terms
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.rerank.ranker import (

@@ -7,7 +7,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import QUESTION, TWINS, Bag, ids
 
 from crabpath_retrievers import CrabPath, Feedback, Node
-from crabpath_retrievers.retrieval.repeats import find_repeats
+from crabpath_retrievers.retrieval.chooser import find_repeats
 
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
 NEAR = np.array([1.0, 0.0], np.float16)

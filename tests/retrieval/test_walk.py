@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers import Decision, EdgeKind, RoutingRequest, RoutingResult
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
 from crabpath_retrievers.integration import run
 from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import SoftmaxRouter

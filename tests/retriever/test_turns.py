@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from crabpath_retrievers import NotFoundError, Turn
-from crabpath_retrievers.core.turn import LazySteps
+from crabpath_retrievers.core.records import LazySteps
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.explain import build_explanation
 

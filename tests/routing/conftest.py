@@ -5,7 +5,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import EdgeKind, Node, RouterChoice, RoutingRequest
-from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
 
 QUESTION = "Where is the harbour?"
 

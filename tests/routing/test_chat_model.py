@@ -16,7 +16,7 @@ from crabpath_retrievers import ChatModelRouter, ModelUsage, RouterSettings, Rou
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.policy import SoftmaxRouter
 
-CLIENT_LOG = "crabpath_retrievers.routing.chat_model.client"
+CLIENT_LOG = "crabpath_retrievers.routing.model_client"
 SECOND = '{"follow": [2], "stop": true}'
 
 

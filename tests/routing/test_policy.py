@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers import ChatModelRouter, EdgeKind, RouterChoice, RoutingRequest
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.core.graph import NodeHead, OutgoingEdge
+from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import SoftmaxRouter
 from crabpath_retrievers.testing import RouterTests
 

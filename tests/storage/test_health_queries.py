@@ -3,8 +3,12 @@
 import pytest
 
 from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
-from crabpath_retrievers.core.graph import StoredWeight
-from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
+from crabpath_retrievers.core.records import StoredWeight
+from crabpath_retrievers.parts.operation.maintenance.health.queries import (
+    EdgeGroup,
+    HealthQueries,
+    TurnFacts,
+)
 from tests.seams import make_change
 
 ALL = 10_000
@@ -42,11 +46,11 @@ def learn(store, keys, *deltas, namespace="ann"):
 def test_chunks_are_counted_and_some_are_isolated(store, keys):
     """Without notes; until Ann learns a pointer nothing leads to c. Typed edges are not walked."""
     chunks = [keys[name] for name in ("a", "a2", "b", "c")]
-    assert store.health.corpus() == (4, 8)  # two words each
-    assert sorted(store.health.sample(ALL)) == sorted(chunks)
+    assert HealthQueries(store).corpus() == (4, 8)  # two words each
+    assert sorted(HealthQueries(store).sample(ALL)) == sorted(chunks)
 
     def find_isolated(namespace):
-        return {n.id for n in store.health.describe_sample(chunks, namespace) if n.isolated}
+        return {n.id for n in HealthQueries(store).describe_sample(chunks, namespace) if n.isolated}
 
     assert find_isolated(0) == {"c"}
     ann = learn(store, keys, ("b", "c", CO_USED, 0.4))
@@ -62,7 +66,7 @@ def test_samples_are_even_and_always_the_same(store, graph, make):
     store.apply(
         [make_change("AdjustWeights", "ann", deltas), make_change("AddPairCounts", "ann", pairs)]
     )
-    ann, edges = store.walk.get_clock("ann").key, store.health
+    ann, edges = store.walk.get_clock("ann").key, HealthQueries(store)
     rows, share = edges.sample_learned(ann, 20)
     assert share == pytest.approx(0.2)
     assert len(rows) == pytest.approx(20, abs=8)
@@ -71,15 +75,15 @@ def test_samples_are_even_and_always_the_same(store, graph, make):
     assert counted == pytest.approx(50, abs=12)
     assert promoted / counted == pytest.approx(100 / 199, abs=0.15)
     graph.publish(removed=tuple(f"n{i}" for i in range(100)))
-    found = store.health.sample(50)
-    assert found == store.health.sample(50)
+    found = HealthQueries(store).sample(50)
+    assert found == HealthQueries(store).sample(50)
     assert 30 <= len(found) == len(set(found)) <= 70
     assert 0.3 <= sum(key <= nodes[200] for key in found) / len(found) <= 0.7
 
 
 def test_edges_of_the_text_and_those_that_were_learned(store, keys):
     """A moved edge is learned; STOP and typed edges are not walked; a note crosses nothing."""
-    edges, nodes = store.health, list(keys.values())
+    edges, nodes = HealthQueries(store), list(keys.values())
     row = EdgeGroup(StoredWeight(0.5, 0.0, 0.25), crossing=True, number=1)
     assert sorted(edges.count_structural(nodes, 0)) == [row._replace(crossing=False), row]
     assert edges.count_structural([keys["b"]], 0) == []
@@ -119,5 +123,5 @@ def test_the_latest_turns_of_one_namespace(store, keys):
     record(1, "bob")
     record(3, returned=("a", "gone"))
     ann = store.walk.get_clock("ann").key
-    assert store.health.turns(ann, 2) == [TurnFacts(2, 2, 2), TurnFacts(2, 2, 4)]
-    assert len(store.health.turns(ann, ALL)) == 3
+    assert HealthQueries(store).turns(ann, 2) == [TurnFacts(2, 2, 2), TurnFacts(2, 2, 4)]
+    assert len(HealthQueries(store).turns(ann, ALL)) == 3

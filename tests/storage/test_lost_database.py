@@ -19,7 +19,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 
 from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
-from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.calls import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import translate_database_errors

@@ -5,7 +5,7 @@ import tables
 from tables import read_journal
 
 from crabpath_retrievers import Edge, EdgeKind
-from crabpath_retrievers.core.graph import LEARNED_KINDS
+from crabpath_retrievers.core.records import LEARNED_KINDS
 from crabpath_retrievers.errors import StoreError
 from tests.seams import make_change
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.records import compute_hub_level
 from tests.seams import make_change
 
 HUB = next(f"hub{i}" for i in range(500) if compute_hub_level(f"hub{i}"))

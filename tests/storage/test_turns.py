@@ -18,7 +18,7 @@ from crabpath_retrievers import (
     Turn,
     WalkStep,
 )
-from crabpath_retrievers.core.turn import is_recent_id, make_turn_id
+from crabpath_retrievers.core.records import is_recent_id, make_turn_id
 from crabpath_retrievers.errors import NotFoundError, StoreError, StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter

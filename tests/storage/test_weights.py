@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers import Edge, EdgeKind, Feedback
-from crabpath_retrievers.core.graph import Authority
+from crabpath_retrievers.core.records import Authority
+from crabpath_retrievers.parts.typed_graph.queries import TypedQueries
 from crabpath_retrievers.storage import sql_tools
 from crabpath_retrievers.storage.read.walk import Clock
 from tests.seams import make_change
@@ -285,7 +286,7 @@ def test_edges_are_read_by_kind_in_both_directions(store, graph, make, pair):
     graph.publish(removed=("gone",))
 
     def read(keys, kinds, direction="out", namespace="default"):
-        found = store.typed_edges.edges(keys, store.walk.get_clock(namespace), kinds, direction)
+        found = TypedQueries(store).edges(keys, store.walk.get_clock(namespace), kinds, direction)
         return sorted((e.near, e.id, e.kind.label, pytest.approx(e.weight)) for e in found)
 
     used, similar = [(a, "c", "co_used", 0.4), (b, "c", "co_used", -0.3)], (a, "b", "similar", 0.4)

@@ -13,8 +13,8 @@ from langchain_postgres import Column, PGEngine, PGVectorStore
 from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
+from crabpath_retrievers.parts.pgvector.index import PgVectorIndex
 from crabpath_retrievers.storage.write.apply import WRITERS
-from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """

@@ -25,7 +25,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.vectors import store_kinds
+from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 QUESTION = "Who owns the cluster on which the tests run?"
@@ -179,7 +179,7 @@ def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
     theirs, wrap, monkeypatch, tmp_path, caplog
 ):
     """Wrapped twice and asked; a text that names another one's title points at it."""
-    monkeypatch.setattr(store_kinds, "_PAGE", 3)  # the last page of a list is full
+    monkeypatch.setattr(langchain_store, "_PAGE", 3)  # the last page of a list is full
     before = texts(theirs)
     assert sorted(before) == ["d1", "d2", "d3", "d4", "d5", "d6"]
     forbid_writes(theirs, monkeypatch)

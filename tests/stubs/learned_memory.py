@@ -6,6 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.parts.operation.transfer.dump import open_dump
 from crabpath_retrievers.storage import GraphStore
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -48,7 +49,7 @@ def answered(memory: CrabPath, namespace: str = "default") -> list[list[tuple[st
 
 def rows(store: GraphStore) -> dict[str, list]:
     """All that a store holds, but what it says of itself and which vectors wait."""
-    with store.open_dump() as dump:
+    with open_dump(store) as dump:
         found = {name: list(_sorted(read)) for name, read in _tables(dump)}
     del found["journal"]
     return found

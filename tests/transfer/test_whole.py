@@ -10,6 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, Node, StoreError, migrate
+from crabpath_retrievers.parts.operation.transfer.dump import open_dump
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change
 
@@ -66,7 +67,7 @@ def test_an_interrupted_index_is_made_up_for(taught, learned, open_memory, tmp_p
 @pytest.mark.both_databases
 def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     """One transaction: what breaks it off leaves an empty store."""
-    with learned.store.open_dump() as dump:
+    with open_dump(learned.store) as dump:
         blocks, last = list(dump.blocks(dump.select_all())), dump.get_last_keys()
 
     def broken():
@@ -77,10 +78,10 @@ def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     store = open_memory(location).store
     before, meta = store.catalog.statistics(), store.catalog.meta()
     with pytest.raises(StoreError, match="source is gone"):
-        store.apply([make_change("FillStore", broken(), last, "x")])
+        store.apply([make_change("import_store", broken(), last, "x")])
     assert store.catalog.statistics() == before
     assert store.catalog.meta() == meta
-    store.apply([make_change("FillStore", blocks, last, "x")])
+    store.apply([make_change("import_store", blocks, last, "x")])
     assert store.catalog.statistics() == learned.store.catalog.statistics()
 
 
@@ -100,11 +101,11 @@ def test_only_an_empty_memory_takes_a_whole_one(taught, open_memory, tmp_path):
 
 def test_it_shows_one_moment(learned, open_memory, location):
     """What is asked and learned while it is read does not enter it."""
-    with learned.store.open_dump() as dump:
+    with open_dump(learned.store) as dump:
         store = open_memory(location)
         store.transfer.copy_from(dump, "one")
     before = rows(store.store)
-    with store.store.open_dump() as dump:
+    with open_dump(store.store) as dump:
         turns = next(s for s in dump.select_all() if s.name == "turns")
         store.retrieve("Another question?")
         store.store.flush()
@@ -132,7 +133,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
         gone = Mock(side_effect=StoreError("the database is gone"))
-        patched.setattr("crabpath_retrievers.storage.read.whole_store.Dump.rows", gone)
+        patched.setattr("crabpath_retrievers.parts.operation.transfer.dump.Dump.rows", gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before

@@ -14,10 +14,10 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import VectorIndex
+from crabpath_retrievers.parts.pgvector.index import PgVectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.testing import WIDTH, NumberEmbeddings
 from crabpath_retrievers.vectors.chroma import ChromaIndex
-from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 
 class StrictStore(InMemoryVectorStore):

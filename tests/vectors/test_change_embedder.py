@@ -22,7 +22,8 @@ from crabpath_retrievers import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.ingest import reembed
+from crabpath_retrievers.parts.operation import reembedding
+from crabpath_retrievers.parts.operation.reembedding import ReembeddingQueries
 from tests.seams import stop_after
 
 TOPICS = ("ferry", "harbour", "tax", "oven", "goal", "comet", "violin", "court")
@@ -64,7 +65,7 @@ def check(memory, embeddings):
     """All vectors are those of one embedder, in the graph store and in the index."""
     ids = sorted(memory.store.catalog.chunk_ids())
     assert sorted(one for page in memory.index.ids() for one in page) == ids
-    assert memory.store.reembedding.get_identity() is None
+    assert ReembeddingQueries(memory.store).get_identity() is None
     texts = {document.id: document.page_content for document in memory.get_by_ids(ids)}
     for name, vector in memory.store.catalog.vectors(ids).items():
         wanted = np.array(embeddings.embed_query(texts[name]))
@@ -104,7 +105,7 @@ def test_what_was_learned_is_kept(place):
 
 def test_queries_and_documents_go_on_meanwhile(place, monkeypatch):
     """No query fails; documents that are added, edited and forgotten meanwhile are caught up."""
-    monkeypatch.setattr(reembed, "_BATCH", 8)
+    monkeypatch.setattr(reembedding, "_BATCH", 8)
     memory, _ = fill(place)
     new, errors, answers = WordSums(24, seed=1), [], []
     ended = threading.Event()
@@ -256,7 +257,7 @@ def test_the_present_embedder_gives_up_what_was_begun(place):
     with memory:
         with pytest.raises(ConnectionError):
             change(memory, WordSums(24, seed=1, fails_after=33 + 20))
-        assert memory.store.reembedding.get_identity() is not None
+        assert ReembeddingQueries(memory.store).get_identity() is not None
         assert change(memory, OLD) == 0
         check(memory, OLD)
 

@@ -135,7 +135,7 @@ ELSEWHERE = """
     import sys
     from pathlib import Path
     import numpy as np
-    from crabpath_retrievers.core.time_limit import limit_waiting
+    from crabpath_retrievers.core.calls import limit_waiting
     from crabpath_retrievers.errors import StoreLockedError
     from crabpath_retrievers.vectors.chroma import ChromaIndex
     try:

@@ -10,7 +10,7 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.testing import WIDTH, VectorIndexTests, VectorStoreTests
 from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.chroma import ChromaIndex
-from crabpath_retrievers.vectors.store_kinds import StoreKind, find_kind
+from crabpath_retrievers.vectors.langchain_store import StoreKind, find_kind
 from tests.seams import get_collection
 
 

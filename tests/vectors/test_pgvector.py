@@ -16,10 +16,10 @@ from crabpath_retrievers.errors import (
     EmbeddingMismatchError,
     InvalidInputError,
 )
+from crabpath_retrievers.parts.pgvector.index import PgVectorIndex, to_condition
+from crabpath_retrievers.parts.pgvector.tables import Extension, VectorType, ensure_extension
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.vector_tables import Extension, VectorType, ensure_extension
 from crabpath_retrievers.vectors.chroma import ChromaIndex
-from crabpath_retrievers.vectors.pgvector import PgVectorIndex, to_condition
 
 RECORDS = {
     "int": {"k": 1, "s": "x"},

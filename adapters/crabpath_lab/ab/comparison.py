@@ -19,9 +19,9 @@ from crabpath_lab.ab.metrics import (
     load_turns_by_arm,
     mean,
 )
-from crabpath_lab.ab.state import TrialState, has_failed
+from crabpath_lab.ab.settings import TrialSettings
+from crabpath_lab.ab.state import TrialQueries, TrialState, has_failed
 from crabpath_retrievers.config import RankSettings
-from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.storage import GraphStore
 
@@ -289,13 +289,13 @@ def build_report(store: GraphStore, state: TrialState, *, until: float) -> Trial
     """Compare both arms by the turns and the feedback in the store."""
     arms = load_turns_by_arm(store, state, since=state.started, until=until)
     returned = {node for turns in arms.values() for turn in turns for node in turn.returned}
-    characters = store.trials.characters(returned)
+    characters = TrialQueries(store).characters(returned)
     per_token = RankSettings().characters_per_token
     metrics = {
         arm: compute_arm_metrics(
             turns,
             characters,
-            store.trials.get_weight_changes(
+            TrialQueries(store).get_weight_changes(
                 {turn.namespace for turn in turns}, since=state.started
             ),
             per_token,

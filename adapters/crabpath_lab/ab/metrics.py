@@ -10,9 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_lab.ab.state import ARMS, Arm, TrialState, make_suffix
+from crabpath_lab.ab.state import (
+    ARMS,
+    Arm,
+    TrialFeedback,
+    TrialQueries,
+    TrialState,
+    TrialWeightChange,
+    make_suffix,
+)
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.turns import TrialFeedback, TrialWeightChange
 
 Characters = Mapping[tuple[str | None, str], int]
 """Lengths of texts by namespace, which is None for documents, and id."""
@@ -351,6 +358,7 @@ def load_turns_by_arm(
     # Without control namespaces, only labelled turns belong to the trial in both arms.
     suffixes = [make_suffix(state.name, arm, fresh=True) for arm in ARMS] if state.fresh else []
     parse = partial(parse_turn, name=state.name)
-    found = store.trials.turns(state.name, suffixes, parse, since=since, until=until)
-    turns = attach_feedback(found, store.trials.get_feedback(since))
+    reads = TrialQueries(store)
+    found = reads.turns(state.name, suffixes, parse, since=since, until=until)
+    turns = attach_feedback(found, reads.get_feedback(since))
     return {arm: [turn for turn in turns if turn.arm == arm] for arm in ARMS}

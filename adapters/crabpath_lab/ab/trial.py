@@ -9,25 +9,26 @@ from typing_extensions import Self, Unpack
 
 from crabpath_lab.ab.comparison import TrialReport, build_report, format_fail_reason
 from crabpath_lab.ab.metrics import load_turns_by_arm
+from crabpath_lab.ab.settings import TrialSettings
 from crabpath_lab.ab.state import (
     ARMS,
     Arm,
     SessionId,
     TrialCheckpoint,
+    TrialQueries,
     TrialState,
     TrialStatus,
     assign_arm,
     has_failed,
     is_worse,
+    keep_trial,
     make_arm_namespace,
 )
-from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.calls import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.write.maintenance import keep_trial
 
 if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.pipeline import Answer
@@ -83,7 +84,7 @@ class Trial:
         """
         store = _store(memory)
         new = TrialState.new(name, share, settings or TrialSettings(), fresh=fresh)
-        if store.trials.state(name) is None:
+        if TrialQueries(store).state(name) is None:
             with suppress(ConflictError):  # another process started it just now
                 store.write(keep_trial, name, None, new.to_json())
         trial = cls(store, name)
@@ -251,9 +252,9 @@ class Trial:
         return TrialCheckpoint(since, until, *control, *treatment, worse)
 
     def _load(self) -> tuple[str, TrialState, float]:
-        text = self._store.trials.state(self._name)
+        text = TrialQueries(self._store).state(self._name)
         if text is None:
-            known = ", ".join(self._store.trials.names()) or "none"
+            known = ", ".join(TrialQueries(self._store).names()) or "none"
             msg = f"there is no trial {self._name!r:.100} in this store: it has {known}"
             raise NotFoundError(msg)
         return text, TrialState.from_json(text), time.monotonic()

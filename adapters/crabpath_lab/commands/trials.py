@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from crabpath_lab.ab.comparison import Comparison
+from crabpath_lab.ab.state import TrialQueries
 from crabpath_lab.ab.trial import Trial
 from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
@@ -26,7 +27,7 @@ TrialName = Annotated[str, typer.Argument(help="Name of the trial.")]
 def list_trials(store: Store = DEFAULT_STORE) -> Output:
     """List the trials of a memory, with their status."""
     with existing_store(store) as opened:
-        states = [Trial.open(opened, name).state for name in opened.trials.names()]
+        states = [Trial.open(opened, name).state for name in TrialQueries(opened).names()]
     lines = [f"{escape(state.name)}: {state.status}, share {state.share:g}" for state in states]
     data = {"trials": [json.loads(state.to_json()) for state in states]}
     return Output(data, lines or ["no trials"])

@@ -20,7 +20,7 @@ from crabpath_lab.experiments.memory_setup import (
     shuffle_pages,
 )
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 
 _FILLER_PAGES = 12
 _HOPS = 8

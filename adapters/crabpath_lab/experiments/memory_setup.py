@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_lab.scratch import open_scratch
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.core.records import TYPED_KINDS, EdgeKind
 
 UNTAUGHT = "static"
 """A namespace that answers questions and never gets feedback."""

@@ -9,7 +9,7 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.experiments.experiment import Experiment, SeedResult
 from crabpath_lab.experiments.judging import mean_interval
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 
 _DIGITS = 4  # digits after the point
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 
 
 class AgentTask(NamedTuple):

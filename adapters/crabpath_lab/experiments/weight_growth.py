@@ -29,7 +29,7 @@ from crabpath_lab.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_lab.learning_rules import use_rules
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 
 LearningRule = Literal["full", "heuristic"]
 

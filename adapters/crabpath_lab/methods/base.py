@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text
 
 CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found

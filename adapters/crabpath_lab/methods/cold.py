@@ -11,9 +11,8 @@ from crabpath_lab.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.turn import ModelUsage
+from crabpath_retrievers.core.calls import bar
+from crabpath_retrievers.core.records import ModelUsage, Vector
 from crabpath_retrievers.crabpath import CrabPath
 
 

@@ -16,8 +16,8 @@ from crabpath_lab.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
+from crabpath_retrievers.core.records import Vector
 
 _BATCH = 1000
 # As the project's own index, but searched wide enough to miss no neighbour.

@@ -14,7 +14,7 @@ from crabpath_lab.methods.base import (
 )
 from crabpath_lab.methods.dense import open_vector_search
 from crabpath_lab.methods.lexical import build_word_search
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 
 _PLACE = "place"
 

@@ -10,7 +10,7 @@ from crabpath_lab.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import list_query_words, list_searched_words
 
 WordSearch = Callable[[str, int], list[int]]

@@ -16,8 +16,8 @@ from crabpath_lab.methods.base import (
 from crabpath_lab.methods.cold import open_cold
 from crabpath_lab.methods.hybrid import open_hybrid
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.driver import run
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.calls import run
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 

@@ -17,8 +17,7 @@ from crabpath_lab.streams.simulated_feedback import (
     SimulatedFeedback,
 )
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn, Vector
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.retrieval.pipeline import Answer
 

@@ -19,7 +19,7 @@ from crabpath_lab.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
 )
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.vectors.embedder import Embedder
 

@@ -39,7 +39,7 @@ from crabpath_lab.streams.prequential import (
 )
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.crabpath import CrabPath
 
 FROZEN = "cold"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.records import Edge, EdgeKind, Node
 from crabpath_retrievers.core.text import IndexedWords
 
 

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import EdgeKind, Vector
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.records import EdgeKind, ReturnedDocument, Turn, Vector
 
 
 @dataclass(frozen=True, slots=True)

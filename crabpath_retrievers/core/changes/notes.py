@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from crabpath_retrievers.core.changes.corpus import Change
-from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
+from crabpath_retrievers.core.records import Authority, EdgeKind, Node, Vector
 
 NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
 """Origin of a note: given by a user in one of three ways, made from an answer (``auto``), or a

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import ClassVar, NamedTuple, Protocol
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations, pairwise
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.language import detect_language, follows_article
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import (
     contains_name,
     is_character,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import Turn
 
 _EXPECTED_SHARE = 0.5  # least expected share of relevant documents among those returned
 _MIN_PROBABILITY = 1e-9

@@ -32,8 +32,7 @@ from crabpath_retrievers.core.changes.learned import (
     LearnedDelta,
 )
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
+from crabpath_retrievers.core.records import SEARCH_ACTION, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.learning.rules.credit import calibrate_relevance
 
 _MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once

@@ -35,12 +35,10 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.baseline import advantage
 from crabpath_retrievers.core.changes.learned import LearnedDelta
-from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.core.feedback import Credit, advantage
+from crabpath_retrievers.core.records import EdgeKind, Tier, Turn, WalkStep
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.core.turn import Turn, WalkStep
 
 FollowedEdge = tuple[str, str]
 """A followed edge: ids of source and target."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import text_of
+from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import format_value, to_printable
-from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
-from crabpath_retrievers.config.autotune import Knobs
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.config.operation import Knobs
+from crabpath_retrievers.core.calls import AsyncView, bar, count_records, off_loop, trace_memory
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
-from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.memory.services import Component
@@ -25,6 +23,7 @@ from crabpath_retrievers.parts.operation.maintenance.health.measure import (
     measure_health,
 )
 from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
+from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
 from crabpath_retrievers.vectors.embedder import Embedder
 
 
@@ -215,7 +214,7 @@ class MemoryMaintenance(Component):
             msg = "embeddings must be the new embedder, not None"
             raise InvalidInputError(msg)
         new = Embedder(embeddings, PrefixSettings(query=query_prefix, document=document_prefix))
-        return self._services.reembedding.run(new, progress)
+        return EmbedderChange.of(self._services).run(new, progress)
 
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)

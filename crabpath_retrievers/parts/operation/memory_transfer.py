@@ -1,16 +1,17 @@
 """``memory.transfer``: archives of a memory or of one namespace, and copies of whole stores."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from crabpath_retrievers.core.changes.archive import FillStore, ImportResult
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.parts.operation.transfer.archive_reader import Archive, open_archive
+from crabpath_retrievers.parts.operation.transfer.dump import Dump
 from crabpath_retrievers.parts.operation.transfer.export import ExportResult, export_archive
+from crabpath_retrievers.parts.operation.transfer.fill import Block, ImportResult, import_store
 from crabpath_retrievers.parts.operation.transfer.import_ import fill_namespace, select_namespace
-from crabpath_retrievers.storage.read.whole_store import Dump
 
 
 class MemoryTransfer(Component):
@@ -80,7 +81,7 @@ class MemoryTransfer(Component):
                 msg = "this is the archive of a whole store: say which namespace of it is meant"
                 raise InvalidInputError(msg)
             manifest = checked.manifest
-            return self._fill(FillStore(checked.blocks(), manifest.last, manifest.digest))
+            return self._fill(checked.blocks(), manifest.last, manifest.digest)
 
     def copy_from(self, dump: Dump, origin: str) -> ImportResult:
         """Copy everything of another store; called by :func:`crabpath_retrievers.migrate`.
@@ -94,19 +95,19 @@ class MemoryTransfer(Component):
         """
         blocks = dump.blocks(dump.select_all())
         with self._services.store.hold_ingest_lock():
-            return self._fill(FillStore(blocks, dump.get_last_keys(), origin))
+            return self._fill(blocks, dump.get_last_keys(), origin)
 
-    def _fill(self, fill: FillStore) -> ImportResult:
+    def _fill(self, blocks: Iterable[Block], last: Mapping[str, int], origin: str) -> ImportResult:
         services = self._services
         # After an interruption the index may hold some of the vectors already.
-        resumed = services.store.catalog.meta().get("origin") == fill.origin
+        resumed = services.store.catalog.meta().get("origin") == origin
         if not resumed and (held := services.index.count()) > 0:
             place = services.index.description
             msg = f"{place} holds {held} vectors already: choose an empty place"
             raise InvalidInputError(msg)
         imported = ImportResult(None, {}, before=True)
         if not resumed:
-            (imported,) = services.store.apply([fill])
+            imported = services.store.write(import_store, blocks, last, origin)
             services.store.forget_scale()
         services.reindexing.catch_up()
         services.store.refresh_statistics()

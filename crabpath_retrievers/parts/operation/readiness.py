@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.time_limit import run_with_timeout
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.memory.readiness import (
     ABSENT,
@@ -21,8 +21,7 @@ from crabpath_retrievers.storage.engine import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.chroma import open_server_client
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import peek_collection
+from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
 from crabpath_retrievers.vectors.opening import (
     find_directory,
     is_pgvector,

@@ -9,12 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpath_retrievers.core.driver import run
+from crabpath_retrievers.core.calls import describe_turn, limit_waiting, run, trace_retrieval
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
-from crabpath_retrievers.core.telemetry import describe_turn, trace_retrieval
-from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.parts.operation.transfer.replay_file import (

@@ -26,14 +26,14 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     validate_outcome,
 )
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.rules.edges import count_step, sum_steps, to_success
-from crabpath_retrievers.regions.hubs import Regions, find_whole
+from crabpath_retrievers.regions import Regions, find_whole
 from crabpath_retrievers.storage import Reader
 
 _MAX_ID_CHARS = 200

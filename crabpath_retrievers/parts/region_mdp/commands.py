@@ -32,7 +32,7 @@ from crabpath_retrievers.parts.region_mdp.overview import (
     project_hubs,
     summarise_regions,
 )
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions import Regions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

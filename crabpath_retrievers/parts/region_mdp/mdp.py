@@ -16,14 +16,15 @@ import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import TransitionCount
-from crabpath_retrievers.core.graph import Vector, stretch_cosine
 from crabpath_retrievers.core.query import require_number
+from crabpath_retrievers.core.records import Vector, stretch_cosine
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.hubs import Hubs, find_whole
-from crabpath_retrievers.regions.success import (
+from crabpath_retrievers.regions import (
     ANY_TASK,
     ActionScore,
+    Hubs,
     SuccessModel,
+    find_whole,
     log_odds,
     score_actions,
     shift_log_odds,

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict, Unpack
 
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import (
     namespace_of,
     require_count,
@@ -17,8 +16,8 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
+from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value, to_storable
-from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.parts.region_mdp.agent_episodes import (
@@ -33,7 +32,7 @@ from crabpath_retrievers.parts.region_mdp.mdp import PastState, RegionModel
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
 from crabpath_retrievers.parts.region_mdp.overview import RegionMap, draw_map
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
-from crabpath_retrievers.regions.hubs import Hubs
+from crabpath_retrievers.regions import Hubs
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 

@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.parts.operation.maintenance.health.queries import HealthQueries
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
-from crabpath_retrievers.regions.hubs import Hubs, find_whole
-from crabpath_retrievers.regions.success import ANY_TASK, ActionScore, SuccessModel, score_actions
+from crabpath_retrievers.regions import (
+    ANY_TASK,
+    ActionScore,
+    Hubs,
+    SuccessModel,
+    find_whole,
+    score_actions,
+)
 
 
 class NextRegion(NamedTuple):
@@ -228,10 +235,11 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
 
 def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
     """Number of chunks by key of the region, from a sample in a large corpus."""
-    vectors = models.store.regions.get_vectors(models.store.health.sample(_MOST_SAMPLED))
+    health = HealthQueries(models.store)
+    vectors = models.store.regions.get_vectors(health.sample(_MOST_SAMPLED))
     if not vectors:
         return {}
-    total, _ = models.store.health.corpus()
+    total, _ = health.corpus()
     scale = max(1.0, total / len(vectors))
     counts = Counter(hubs.nearest(np.stack(vectors)))
     return {key: round(count * scale) for key, count in counts.items()}

@@ -17,23 +17,23 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Turn
 from crabpath_retrievers.learning.credit import share_by_recency
-from crabpath_retrievers.parts.typed_graph.rules import (
-    TypedEdgeContext,
-    learn_episode_edges,
-    learn_typed_edges,
-)
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.storage import Reader
-from crabpath_retrievers.storage.read.typed_edges import (
+from crabpath_retrievers.parts.typed_graph.queries import (
     Direction,
     LearnedTurn,
     NodeFacts,
     StoredTypedEdge,
     TypedEdge,
+    TypedQueries,
 )
+from crabpath_retrievers.parts.typed_graph.rules import (
+    TypedEdgeContext,
+    learn_episode_edges,
+    learn_typed_edges,
+)
+from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class TypedGraphs:
         vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
         homes = [hubs.names[key] for key in hubs.nearest(vectors)]
         ids = {*homes, *(node for node in nodes if node)}
-        keys = {i: known.key for i, known in read.typed_edges.get_facts(ids, clock.key).items()}
+        facts = TypedQueries(read).get_facts(ids, clock.key)
+        keys = {node: known.key for node, known in facts.items()}
         now = self.derive(read, clock).weights if clock.key else {}
         names = {key: node for node, key in keys.items()}
         existing = {
@@ -123,12 +124,12 @@ class TypedGraphs:
         return [WeightDelta(*edge, delta) for edge, delta in changes.items()]
 
     def _replay(self, read: Reader, clock: Clock) -> TypedGraph:
-        turns = read.typed_edges.get_learned_turns(clock.key)
-        stored = read.typed_edges.get_stored(clock.key)
+        typed = TypedQueries(read)
+        turns, stored = typed.get_learned_turns(clock.key), typed.get_stored(clock.key)
         ids = {node for item in turns for node in _list_nodes(item.turn)}
         ids |= {node for edge in stored for node in edge.edge[:2]}
         hubs = _Homes(read, self._regions, clock)
-        nodes = read.typed_edges.get_facts(ids | set(hubs.names.values()), clock.key)
+        nodes = typed.get_facts(ids | set(hubs.names.values()), clock.key)
         replay = _Replay(self._settings, clock.exponent, nodes, hubs)
         replay.run(turns, stored)
         return TypedGraph(replay.get_weights())

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.core.records import EdgeKind, Tier
+from crabpath_retrievers.parts.typed_graph.edge_pages import EdgeQueries, NodeInfo, WeightRange
+from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge
 from crabpath_retrievers.parts.typed_graph.view import NamespaceView
-from crabpath_retrievers.storage.read.edges import NodeInfo, WeightRange
-from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 
 MAX_REACHED = 500
 """Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
@@ -101,7 +101,9 @@ def page_edges(
     bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
     place = (offset, wanted.limit)
     page, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, place)
-    facts = scope.store.edges.describe_nodes({key, *(edge.key for edge in page)}, scope.clock.key)
+    facts = EdgeQueries(scope.store).describe_nodes(
+        {key, *(edge.key for edge in page)}, scope.clock.key
+    )
     edges = []
     for edge in page:
         if edge.key in facts:  # else it was removed meanwhile

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
-from crabpath_retrievers.core.files import open_replacement
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import (
     namespace_of,
     path_of,
@@ -23,14 +21,15 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
-from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
 )
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
 from crabpath_retrievers.parts.typed_graph.follow import (
     EdgePage,
@@ -43,6 +42,7 @@ from crabpath_retrievers.parts.typed_graph.follow import (
     traverse_edges,
 )
 from crabpath_retrievers.parts.typed_graph.granger import Influence, build_series, find_influences
+from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries
 from crabpath_retrievers.parts.typed_graph.search import (
     DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,
@@ -64,7 +64,6 @@ from crabpath_retrievers.parts.typed_graph.view import (
     parse_tier,
 )
 from crabpath_retrievers.storage.read.history import MoveFilter, WeightMove
-from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -455,7 +454,7 @@ class MemoryGraph(Component):
             )
             raise ConfigurationError(msg)
         scope = self._view(namespace)
-        uses = services.store.typed_edges.get_recent_usage(scope.clock, _LAST_TURNS)
+        uses = TypedQueries(services.store).get_recent_usage(scope.clock, _LAST_TURNS)
         series = build_series(uses, require_count("window", window, most=MAX_COUNT))
         rate = require_number("level", level, 0.0, 1.0)
         pairs = find_influences(
@@ -555,7 +554,7 @@ class MemoryGraph(Component):
 
     def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
         """Write edges in place of those of an earlier run; unchanged ones are not touched."""
-        kind, typed = EdgeKind.GRANGER_CAUSAL, self._services.store.typed_edges
+        kind, typed = EdgeKind.GRANGER_CAUSAL, TypedQueries(self._services.store)
         weights = {(*edge, kind): 0.0 for edge in typed.get_learned(scope.clock, kind)}
         rows = list(pairs)
         first = typed.first_chunks({name for row in rows for name in row[:2]})

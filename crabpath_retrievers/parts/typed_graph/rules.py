@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from crabpath_retrievers.core.changes.learned import EdgeId, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
+from crabpath_retrievers.core.records import SEARCH_ACTION, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.learning.rules.edges import find_entry, get_action_type
 
 

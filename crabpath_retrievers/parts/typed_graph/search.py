@@ -12,17 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, Vector
 from crabpath_retrievers.core.query import require_number
+from crabpath_retrievers.core.records import EdgeKind, Node, NodeHead, Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.typed_graph.follow import Neighbour
-from crabpath_retrievers.parts.typed_graph.view import (
-    NamespaceView,
-    compute_similarities,
-)
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.storage.read.typed_edges import Direction
+from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries
+from crabpath_retrievers.parts.typed_graph.view import NamespaceView, compute_similarities
+from crabpath_retrievers.regions import Regions
 
 _NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
 
@@ -222,7 +219,7 @@ def _read_last_success(scope: NamespaceView) -> dict[str, int]:
     if not scope.clock.key:
         return {}
     last_success: dict[str, int] = {}
-    for clock, credits_ in scope.store.typed_edges.get_recent_credit(scope.clock, _MAX_TURNS):
+    for clock, credits_ in TypedQueries(scope.store).get_recent_credit(scope.clock, _MAX_TURNS):
         for node, credit in credits_.items():
             if credit > 0:
                 last_success[node] = max(clock, last_success.get(node, 0))

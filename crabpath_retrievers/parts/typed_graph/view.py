@@ -10,7 +10,8 @@ from typing import cast, get_args
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.query import require_list
+from crabpath_retrievers.core.records import (
     TYPED_KINDS,
     EdgeKind,
     Node,
@@ -19,15 +20,19 @@ from crabpath_retrievers.core.graph import (
     Vector,
     compare_vectors,
 )
-from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
-from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.parts.typed_graph.edge_pages import (
+    EdgeQueries,
+    FarEnd,
+    WeightRange,
+    sort_edges,
+)
+from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge, TypedQueries
+from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.edges import FarEnd, WeightRange, sort_edges
-from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
 
@@ -71,7 +76,7 @@ class NamespaceView:
             kinds: Kinds of edges.
             direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
         """
-        typed, wanted = self.store.typed_edges, set(kinds)
+        typed, wanted = TypedQueries(self.store), set(kinds)
         found = typed.edges(keys, self.clock, wanted.difference(TYPED_KINDS), direction)
         if self.clock.key and not wanted.isdisjoint(TYPED_KINDS):
             derived = self.typed.derive(self.store, self.clock).list_edges(keys, wanted, direction)
@@ -104,7 +109,7 @@ class NamespaceView:
         since = self.notes.get_probation_start(self.clock)
         read_from = (0, offset + limit) if typed else place
         given = (key, self.clock, wanted - typed, weights, way, read_from)
-        found, total = self.store.edges.find_strongest(*given, since=since)
+        found, total = EdgeQueries(self.store).find_strongest(*given, since=since)
         if not typed:
             return found, total
         more = [

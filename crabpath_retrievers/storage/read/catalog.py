@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, Node, Vector
+from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.retired import (
     RETIRED,
     build_retired_address,
@@ -25,6 +25,7 @@ from crabpath_retrievers.storage.schema import (
     nodes,
     notes,
     overlay,
+    reembedded,
     staging,
     turns,
 )
@@ -409,6 +410,11 @@ class Catalog(Queries):
         value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
         ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
         return bool(unfinished), found or ""
+
+    def holds_new_vectors(self) -> bool:
+        """Whether a change of the embedder has begun, and keeps its vectors apart."""
+        with self._store.connect() as connection:
+            return sa.inspect(connection).has_table(reembedded.name)
 
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""

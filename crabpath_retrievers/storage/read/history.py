@@ -7,11 +7,15 @@ from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.baseline import MOST_LATER
 from crabpath_retrievers.core.changes.learned import ModelEffects
-from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
+from crabpath_retrievers.core.feedback import (
+    MOST_LATER,
+    FeedbackStatus,
+    RewardSource,
+    validate_user,
+)
 from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.read.walk import Clock

@@ -8,14 +8,15 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
+    ReturnedDocument,
     StoredWeight,
     Vector,
+    parse_returned,
 )
-from crabpath_retrievers.core.turn import ReturnedDocument, parse_returned
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (

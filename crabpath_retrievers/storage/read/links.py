@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader

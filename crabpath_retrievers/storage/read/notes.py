@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes, overlay
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,

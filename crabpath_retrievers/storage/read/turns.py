@@ -1,17 +1,16 @@
-"""Reads of turn records, and of A/B trials."""
+"""Reads of turn records."""
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.driver import look_again
+from crabpath_retrievers.core.calls import look_again
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import DRAFT_ARM, Turn, is_recent_id
+from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
@@ -22,13 +21,9 @@ from crabpath_retrievers.storage.read.learned import (
 )
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
-    contents,
     feedback,
-    meta,
     namespaces,
-    nodes,
     turns,
-    weight_changes,
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
@@ -123,6 +118,7 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     )
 
 
+_AT_ONCE = 200  # turn records in memory
 WAIT_FOR_TURN = 1.0
 """Seconds from its making in which a turn of another process is looked for again.
 
@@ -371,134 +367,3 @@ def _list_nodes(turn: Turn) -> set[str]:
         | {step.node for step in turn.steps}
         | {candidate.target for step in turn.steps for candidate in step.candidates}
     )
-
-
-TRIAL_PREFIX = "trial:"
-
-
-def build_trial_key(trial: str) -> str:
-    """Name of the metadata row that holds the state of a trial."""
-    return TRIAL_PREFIX + trial
-
-
-T = TypeVar("T")
-_AT_ONCE = 200  # turn records in memory
-
-
-class TrialFeedback(NamedTuple):
-    """Stored feedback.
-
-    Attributes:
-        created: Seconds since the epoch.
-        namespace: Name of its namespace; None if unknown.
-        payload: Its fields.
-    """
-
-    created: float
-    namespace: str | None
-    payload: dict[str, Any]
-
-
-class TrialWeightChange(NamedTuple):
-    """A change of a learned weight; ``edge`` identifies namespace, source, target and kind."""
-
-    namespace: str
-    edge: tuple[int, int, int, int]
-    delta: float
-
-
-class TrialQueries(Queries):
-    """Reads of trials; queries use none of them."""
-
-    def names(self) -> list[str]:
-        """Names of the trials of this store, running or ended."""
-        query = (
-            sa.select(meta.c.name).where(meta.c.name.startswith(TRIAL_PREFIX)).order_by(meta.c.name)
-        )
-        return [name.removeprefix(TRIAL_PREFIX) for name in self._scalars(query)]
-
-    def state(self, name: str) -> str | None:
-        """The state of a trial as JSON; None for an unknown trial."""
-        query = sa.select(meta.c.value).where(meta.c.name == build_trial_key(name))
-        found: str | None = self._scalar(query)
-        return found
-
-    def turns(
-        self,
-        name: str,
-        suffixes: Sequence[str],
-        decode: Callable[[dict[str, Any]], T],
-        *,
-        since: float,
-        until: float,
-    ) -> list[T]:
-        """Decoded records of the turns of a trial, created in ``(since, until]``, oldest first.
-
-        Args:
-            name: Name of the trial; turns with one of its arms are found in any namespace.
-            suffixes: Endings of the names of namespaces of which all turns belong to it.
-            decode: Extracts what is needed of a record; few records are in memory at once.
-            since: Seconds since the epoch.
-            until: Seconds since the epoch.
-        """
-        labelled = turns.c.arm.startswith(f"{name}:", autoescape=True)
-        in_namespaces = [namespaces.c.name.endswith(suffix, autoescape=True) for suffix in suffixes]
-        query = (
-            sa.select(turns.c.id)
-            .join(namespaces, namespaces.c.key == turns.c.namespace)
-            .where(
-                turns.c.created > since, turns.c.created <= until, sa.or_(labelled, *in_namespaces)
-            )
-            .order_by(turns.c.created, turns.c.namespace, turns.c.clock)
-        )
-        self._store.flush()
-        found: list[T] = []
-        with self._store.connect() as connection:
-            for part in split_batches(connection.scalars(query).all(), _AT_ONCE):
-                record = sa.select(turns.c.id, turns.c.record).where(turns.c.id.in_(part))
-                records = {turn: text for turn, text in connection.execute(record)}
-                found += [decode(from_json(records[turn])) for turn in part if turn in records]
-        return found
-
-    def get_feedback(self, since: float) -> list[TrialFeedback]:
-        """Feedback since a time, in epoch seconds, oldest first, without undone feedback."""
-        query = (
-            sa.select(feedback.c.created, feedback.c.namespace, feedback.c.payload)
-            .where(feedback.c.created > since, feedback.c.status != "undone")
-            .order_by(feedback.c.sequence)
-        )
-        rows = self._rows(query)
-        return [
-            TrialFeedback(created, namespace, from_json(payload))
-            for created, namespace, payload in rows
-        ]
-
-    def characters(self, ids: Iterable[str]) -> dict[tuple[str | None, str], int]:
-        """Length of the contents of nodes in characters; deleted nodes are left out.
-
-        By name of the namespace, which is None for documents, and id.
-        """
-        query = (
-            sa.select(namespaces.c.name, nodes.c.id, sa.func.length(contents.c.content))
-            .join(contents, contents.c.node == nodes.c.key)
-            .outerjoin(namespaces, namespaces.c.key == nodes.c.owner)
-        )
-        rows = self._rows_in(query, nodes.c.id, sorted(ids))
-        return {(name, node): length for name, node, length in rows}
-
-    def get_weight_changes(self, names: Iterable[str], *, since: float) -> list[TrialWeightChange]:
-        """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""
-        edge = (
-            weight_changes.c.namespace,
-            weight_changes.c.source,
-            weight_changes.c.target,
-            weight_changes.c.kind,
-        )
-        query = (
-            sa.select(namespaces.c.name, *edge, weight_changes.c.delta)
-            .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
-            .where(weight_changes.c.created > since)
-            .order_by(weight_changes.c.sequence)
-        )
-        rows = self._rows_in(query, namespaces.c.name, sorted(names))
-        return [TrialWeightChange(name, (a, b, c, d), delta) for name, a, b, c, d, delta in rows]

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     EdgeKind,
     Node,

@@ -5,13 +5,11 @@ from typing import Any
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage.write import (
-    archive,
     history,
     learned,
     nodes,
     notes,
     publish,
-    vectors,
     weights,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
@@ -20,8 +18,8 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.StageNodes: nodes.stage_nodes,
     c.PublishStaged: publish.publish_staged,
     c.PublishNodes: publish.publish_nodes,
-    c.DeferIndexes: vectors.defer_indexes,
-    c.BuildIndexes: vectors.build_indexes,
+    c.DeferIndexes: publish.defer_indexes,
+    c.BuildIndexes: publish.build_indexes,
     c.MoveNodes: publish.move_nodes,
     c.QueueLinking: publish.queue_nodes,
     c.RemoveNodes: publish.remove_documents,
@@ -43,9 +41,6 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.history.UndoFeedback: history.undo_feedback,
     c.notes.KeepNote: notes.keep_note,
     c.notes.UseNotes: notes.use_notes,
-    c.archive.FillStore: archive.import_store,
-    c.archive.FillNamespace: archive.import_namespace,
-    c.archive.QueueReindex: nodes.queue_reindex,
 }
 
 

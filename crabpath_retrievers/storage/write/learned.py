@@ -14,8 +14,8 @@ from crabpath_retrievers.core.changes.history import AddTransitions, TransitionC
 from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.core.records import may_name_turn
 from crabpath_retrievers.core.text import to_storable
-from crabpath_retrievers.core.turn import may_name_turn
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_orphans

@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes.archive import QueueReindex
-from crabpath_retrievers.core.graph import (
+from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
     LEARNED_KINDS,
     Edge,
@@ -33,10 +32,7 @@ from crabpath_retrievers.core.text import (
 )
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import list_node_columns
-from crabpath_retrievers.storage.retired import (
-    RETIRED,
-    build_retired_address,
-)
+from crabpath_retrievers.storage.retired import RETIRED, build_retired_address
 from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,
@@ -502,12 +498,12 @@ def queue_linking(tx: Transaction, ids: Iterable[str]) -> None:
         tx.add_missing(s.staging, [{"id": node, "operation": "link"} for node in seen])
 
 
-def queue_reindex(tx: Transaction, change: QueueReindex) -> None:
-    """Queue chunks, and all episodes and notes, for the vector index."""
+def queue_reindex(tx: Transaction, ids: Sequence[str] | None = None) -> None:
+    """Queue chunks, all or some by id, and all episodes and notes, for the vector index."""
     waiting = sa.select(s.nodes.c.id, sa.literal("index")).where(
         s.nodes.c.owner == 0, s.nodes.c.id.not_in(sa.select(s.staging.c.id))
     )
-    parts: list[Any] = [None] if change.ids is None else [*split_batches(change.ids)]
+    parts: list[Any] = [None] if ids is None else [*split_batches(ids)]
     for part in parts:
         chosen = (
             waiting if part is None else waiting.where(is_one_of(tx.connection, s.nodes.c.id, part))

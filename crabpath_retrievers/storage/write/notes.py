@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import notes as n
 from crabpath_retrievers.core.changes.learned import EpisodeContent
-from crabpath_retrievers.core.graph import EdgeKind, Node
+from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.read.notes import IS_SEARCHED, build_note_episode_id

@@ -29,6 +29,16 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 _OPERATIONS = ("put", "remove", "retire", "move")
 
 
+def defer_indexes(tx: Transaction, _change: c.DeferIndexes) -> None:
+    """Drop the indexes that are faster built afterwards."""
+    tx.fulltext.defer(tx.connection)
+
+
+def build_indexes(tx: Transaction, _change: c.BuildIndexes) -> None:
+    """Build the indexes that are missing."""
+    tx.fulltext.complete(tx.connection)
+
+
 def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     """Make the staged batch visible to queries, and queue its nodes for linking."""
     query = sa.select(s.staging).where(s.staging.c.operation.in_(_OPERATIONS))

@@ -13,7 +13,6 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
-from crabpath_retrievers.core.changes.archive import Row
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.registry import (
     COUNTERS,
@@ -27,6 +26,9 @@ from crabpath_retrievers.storage.registry import (
 )
 from crabpath_retrievers.storage.sql_tools import CounterTable
 from crabpath_retrievers.storage.write.transaction import Transaction
+
+Row = Mapping[str, Any]
+"""A row: values by column name; vectors and other binary values as bytes."""
 
 SnapshotRows = dict[str, list[dict[str, Any]]]
 """Rows by table."""

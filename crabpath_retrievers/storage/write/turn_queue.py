@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
 
+from crabpath_retrievers.core.calls import track_waiting
 from crabpath_retrievers.core.changes import RecordTurn
-from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     StoreFullError,

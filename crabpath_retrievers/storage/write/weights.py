@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import AdjustWeights
-from crabpath_retrievers.core.graph import Authority, StoredWeight
+from crabpath_retrievers.core.records import Authority, StoredWeight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,

@@ -18,7 +18,7 @@ from benchmarks.prior.conditional_logit import (
 from benchmarks.prior.fit_files import draw_corpus, fit_files
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import EdgeKind
-from crabpath_retrievers.core.graph import Candidate, NodeHead, Tier, WalkEdge
+from crabpath_retrievers.core.records import Candidate, NodeHead, Tier, WalkEdge
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features

@@ -24,13 +24,13 @@ from crabpath_retrievers.cli.commands import (
     leave_receipts_to_command,
     namespace_option,
 )
-from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.parts.operation.migrate import migrate
 from crabpath_retrievers.parts.operation.replay import ReplayCheck
 from crabpath_retrievers.parts.operation.transfer.archive_reader import open_archive
 from crabpath_retrievers.parts.operation.transfer.export import export_archive
+from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
 from crabpath_retrievers.parts.operation.transfer.replay_file import LineError
 
 _MOST_SHOWN = 10  # lines of a file that one kind of trouble names

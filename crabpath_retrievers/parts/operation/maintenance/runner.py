@@ -18,25 +18,12 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.query import texts_of
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.parts.operation.maintenance.connect import (
-    find_neighbours,
-    make_similar_edges,
-)
-from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
-from crabpath_retrievers.parts.operation.maintenance.prune import (
-    FadedWeights,
-    find_faded_weights,
-    is_expired,
-)
-from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.maintenance import (
+from crabpath_retrievers.parts.operation.maintenance.changes import (
     DroppedWeight,
     compact_episodes,
     compact_journal,
@@ -46,6 +33,18 @@ from crabpath_retrievers.storage.write.maintenance import (
     sweep_orphans,
     undo_maintenance,
 )
+from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
+from crabpath_retrievers.parts.operation.maintenance.queries import MaintenanceQueries
+from crabpath_retrievers.parts.operation.maintenance.rules import (
+    FadedWeights,
+    find_faded_weights,
+    find_neighbours,
+    is_expired,
+    make_similar_edges,
+)
+from crabpath_retrievers.retrieval.episodes import NoteMemory
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.base import FindExisting
 
@@ -156,7 +155,7 @@ class MaintenanceRunner:
             wanted = [step for step in MAINTENANCE_STEPS if step in steps]
             done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
         # Only what the journal holds can be undone.
-        kept = run if run and self.store.maintenance.has_run(run) else ""
+        kept = run if run and self._reads.has_run(run) else ""
         report = MaintenanceReport(kept, dry_run, done)
         changed = ", ".join(f"{step.step} {step.changed}" for step in done)
         what = "maintenance (dry run)" if dry_run else "maintenance"
@@ -174,12 +173,16 @@ class MaintenanceRunner:
         """
         if not run:
             return
-        if not self.store.maintenance.has_run(run):
+        if not self._reads.has_run(run):
             msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)
         with self.store.hold_ingest_lock():
             self.store.write(undo_maintenance, run)
             self.sync_index()
+
+    @property
+    def _reads(self) -> MaintenanceQueries:
+        return MaintenanceQueries(self.store)
 
     def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
         work: dict[str, Callable[[str], StepCounts]] = {
@@ -196,7 +199,7 @@ class MaintenanceRunner:
 
     def _check_health(self, run: str) -> StepCounts:
         """Measure the health of every namespace, and store the reports."""
-        names, ill = self.store.maintenance.namespaces(), 0
+        names, ill = self._reads.namespaces(), 0
         for name in names:
             report = measure_health(self.store, name, self.settings, self.held, record=bool(run))
             ill += not report.healthy
@@ -207,7 +210,7 @@ class MaintenanceRunner:
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
-        for name in self.store.maintenance.namespaces():
+        for name in self._reads.namespaces():
             dry = not run
             turned.append(tuner.run(name, asked=asked, dry_run=dry, record=asked, run=run))
         braked = sum(report.brake_applied for report in turned)
@@ -228,10 +231,10 @@ class MaintenanceRunner:
     ) -> StepCounts:
         looked = changed = 0
         rules = self.settings.maintenance
-        for name in self.store.maintenance.namespaces():
+        for name in self._reads.namespaces():
             clock = self.store.walk.get_clock(name)
             half_life = apply_knobs(self.settings, clock.knobs).learning.half_life
-            for block in self.store.maintenance.iterate_weights(clock.key, rules.batch_size):
+            for block in self._reads.iterate_weights(clock.key, rules.batch_size):
                 gone = which(find_faded_weights(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
@@ -241,12 +244,12 @@ class MaintenanceRunner:
     def _remove_notes(self, run: str) -> tuple[int, int]:
         looked = changed = 0
         probation, strong = self.settings.note.probation_turns, self.settings.tiers.habitual
-        for name in self.store.maintenance.namespaces():
+        for name in self._reads.namespaces():
             clock = self.store.walk.get_clock(name)
             if not clock.notes:
                 continue
             found, rules = (
-                self.store.maintenance.get_auto_notes(clock.key),
+                self._reads.get_auto_notes(clock.key),
                 self.settings.maintenance,
             )
             gone = [
@@ -266,7 +269,7 @@ class MaintenanceRunner:
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
-        for block in self.store.maintenance.iterate_isolated(rules.batch_size):
+        for block in self._reads.iterate_isolated(rules.batch_size):
             keys = [key for key, _ in block]
             wanted = np.stack([vector for _, vector in block]).astype(np.float32)
             near = find_neighbours(
@@ -290,7 +293,7 @@ class MaintenanceRunner:
 
     def _compact(self, run: str) -> StepCounts:
         """Delete the oldest turn records, episodes and journal rows, and what has no owner."""
-        rules, reads = self.settings.maintenance, self.store.maintenance
+        rules, reads = self.settings.maintenance, self._reads
         looked = old = forgotten = 0
         for name in reads.namespaces():
             key = self.store.walk.get_clock(name).key

@@ -14,7 +14,6 @@ from zipfile import BadZipFile, ZipFile
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
 from crabpath_retrievers.parts.operation.transfer.archive_rows import (
     MALFORMED,
@@ -24,8 +23,10 @@ from crabpath_retrievers.parts.operation.transfer.archive_rows import (
     parse_dimension,
     require_namespace,
 )
+from crabpath_retrievers.parts.operation.transfer.fill import Block
 from crabpath_retrievers.storage.registry import EXPORTED
 from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
+from crabpath_retrievers.storage.write.rows import Row
 
 FORMAT = "crabpath-archive"
 VERSION = 1

@@ -22,13 +22,12 @@ from crabpath_retrievers.config.settings import load_knobs
 from crabpath_retrievers.core.changes.history import STATES
 from crabpath_retrievers.core.changes.notes import NoteKind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
-from crabpath_retrievers.core.graph import Authority, EdgeKind
 from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
 from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
-from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
+from crabpath_retrievers.rerank.learned import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import schema as s

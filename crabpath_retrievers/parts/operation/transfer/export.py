@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import IO, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from crabpath_retrievers.core.changes.archive import Row
-from crabpath_retrievers.core.files import open_replacement
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.operation.transfer.archive_reader import (
     DOCUMENTS,
     MANIFEST_NAME,
     Manifest,
     is_archive,
 )
+from crabpath_retrievers.parts.operation.transfer.dump import Dump, TableRows, open_dump
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.whole_store import Dump, TableRows
-from crabpath_retrievers.storage.write.rows import NodeCollector, encode_rows, translate_rows
+from crabpath_retrievers.storage.write.rows import NodeCollector, Row, encode_rows, translate_rows
 
 ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""
@@ -89,7 +88,7 @@ def export_archive(
     if os.path.exists(path) and not is_archive(path):  # noqa: PTH110  False without the right to look
         msg = f"{path} exists and is not an archive: choose another name, so that it is not lost"
         raise InvalidInputError(msg)
-    with store.open_dump() as dump:
+    with open_dump(store) as dump:
         embedder = dump.meta().get("embedder")
         if namespace is None:
             manifest = Manifest(namespace=None, embedder=embedder, last=dump.get_last_keys())

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import cast
 
 from crabpath_retrievers.core.changes import Change, PutMeta
-from crabpath_retrievers.core.changes.archive import Block, FillNamespace, ImportResult
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.transfer.archive_reader import DOCUMENTS, Archive
+from crabpath_retrievers.parts.operation.transfer.fill import Block, ImportResult, import_namespace
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.registry import OWNER_COLUMNS
 from crabpath_retrievers.storage.write.namespaces import forget_namespace
@@ -66,7 +66,8 @@ def fill_namespace(
     named = DOCUMENTS if archive.manifest.namespace is not None else "nodes"
     documents = {row["key"]: row["id"] for row in archive.rows(named)}
     blocks = _read_namespace(archive, former)
-    *_, result = store.apply([*changes, FillNamespace(name, former, documents, blocks)])
+    fill = Write(import_namespace, name, former, documents, blocks)
+    *_, result = store.apply([*changes, fill])
     return cast("ImportResult", result)
 
 

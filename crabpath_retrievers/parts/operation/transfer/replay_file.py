@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
-from crabpath_retrievers.core.files import open_replacement
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.outcomes import parse_outcome
+from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.operation.transfer.log_formats import (
     QUESTION_FIELDS,
     parse_run,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
 
-from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
+from crabpath_retrievers.config.operation import KNOBS, AutotuneSettings, Knobs
 from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport, Metric, Side
 
 KnobTurn = tuple[str, int]

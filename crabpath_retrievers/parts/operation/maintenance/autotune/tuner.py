@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.config.operation import Knobs
 from crabpath_retrievers.config.settings import dump_knobs, load_knobs
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.parts.operation.maintenance.autotune.decide import (
@@ -16,13 +16,13 @@ from crabpath_retrievers.parts.operation.maintenance.autotune.decide import (
     TuningHistory,
     decide_adjustments,
 )
+from crabpath_retrievers.parts.operation.maintenance.changes import Tuning, set_knobs
 from crabpath_retrievers.parts.operation.maintenance.health.measure import (
     load_past_reports,
     measure_health,
     project_dormant_share,
 )
 from crabpath_retrievers.storage import Store
-from crabpath_retrievers.storage.write.maintenance import Tuning, set_knobs
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.processes import raise_interruption
+from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE
+from crabpath_retrievers.parts.operation.maintenance.doctor.queries import Checks
 from crabpath_retrievers.storage.store import (
     SCHEMA_VERSION,
     UNRELEASED,
@@ -113,7 +114,7 @@ def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the database file is intact and has all tables."""
-    damage, missing = store.checks.find_damage(), store.checks.find_missing_tables()
+    damage, missing = Checks(store).find_damage(), Checks(store).find_missing_tables()
     messages = [f"the database file is damaged ({damage})"] if damage else []
     messages += [f"the database lacks {', '.join(missing)}"] if missing else []
     fix = "restore it from a backup, or add the documents again to a new directory"
@@ -123,7 +124,7 @@ def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the owner of each row is there."""
-    for table, count in store.checks.count_dangling_rows().items():
+    for table, count in Checks(store).count_dangling_rows().items():
         fix = _READD if table == "crabpath_nodes" else _SWEEP
         message = f"{count} rows of {table} belong to nothing that is left"
         yield Finding("references", "error", message, fix)
@@ -131,7 +132,7 @@ def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for an interrupted ingest."""
-    staged, trash = store.checks.get_staged_ids(), store.catalog.get_index_deletions()
+    staged, trash = Checks(store).get_staged_ids(), store.catalog.get_index_deletions()
     count = sum(map(len, staged.values())) + len(trash)
     if count:
         message = f"an ingest was interrupted or is still running: {count} chunks are waiting"
@@ -141,7 +142,7 @@ def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that indexes and counters of the graph store agree with its documents."""
-    chunks, texts = store.checks.chunks(), store.checks.get_fulltext_keys()
+    chunks, texts = Checks(store).chunks(), Checks(store).get_fulltext_keys()
     meta = store.catalog.meta()
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
@@ -164,7 +165,7 @@ def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
     """List isolated chunks, which only search finds."""
-    if count := store.checks.count_isolated_chunks():
+    if count := Checks(store).count_isolated_chunks():
         message = f"{count} chunks have no text edges: only search finds them"
         fix = "nothing needs to be done; titles, links and aliases in the documents would join them"
         yield Finding("orphans", "info", message, fix)
@@ -172,7 +173,7 @@ def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
     """List frozen namespaces, which do not learn."""
-    if frozen := store.checks.get_frozen_namespaces():
+    if frozen := Checks(store).get_frozen_namespaces():
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
         message = f"{len(frozen)} namespaces are frozen and learn nothing: {shown}"
         fix = "run `crabpath history unfreeze --namespace NAME` if one should learn again"
@@ -181,7 +182,7 @@ def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for feedback that is waiting or was refused."""
-    found = store.checks.count_open_feedback()
+    found = Checks(store).count_open_feedback()
     if found.waiting:
         late = found.since is not None and time.time() - found.since > _DAY
         since = ", the oldest for more than a day" if late else ""
@@ -224,7 +225,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
         message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
         return
-    if other := store.checks.count_other_dimensions(identity.probe.size):
+    if other := Checks(store).count_other_dimensions(identity.probe.size):
         message = (
             f"the dimension of {other} vectors is not {identity.probe.size}, that of "
             f"{identity.model!r}"

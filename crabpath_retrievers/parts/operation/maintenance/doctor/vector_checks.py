@@ -7,14 +7,15 @@ from typing import Any
 
 from crabpath_retrievers.errors import CrabPathError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.doctor.checks import Finding
-from crabpath_retrievers.storage.read.vectors import VectorQueries
+from crabpath_retrievers.parts.operation.maintenance.doctor.queries import Checks
+from crabpath_retrievers.parts.pgvector.queries import VectorQueries
+from crabpath_retrievers.parts.pgvector.tables import DOCUMENTS
 from crabpath_retrievers.storage.sql_tools import ReadableStore
 from crabpath_retrievers.storage.store import ReadOnlyStore
-from crabpath_retrievers.storage.vector_tables import DOCUMENTS
 from crabpath_retrievers.vectors.base import find_differing
 from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
-from crabpath_retrievers.vectors.chroma_files import (
+from crabpath_retrievers.vectors.chroma_directory import (
+    DEFAULT_COLLECTION,
     QUARANTINE_PREFIX,
     find_damage,
     open_vectors,
@@ -116,7 +117,7 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
     try:
         known, name = load_collections(vectors, store)
     except CrabPathError as error:
-        if ids := store.checks.chunks():
+        if ids := Checks(store).chunks():
             message = f"{error}: {len(ids)} chunks are found by full-text search alone"
             own = find_directory(vectors) is not None
             fix = f"check the path; if it is right, {advice}" if own else "check the URL"
@@ -135,8 +136,8 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
 def _compare_documents(
     store: ReadOnlyStore, found: set[str], where: str, advice: str
 ) -> Iterator[Finding]:
-    ids = {chunk.id for chunk in store.checks.chunks()}
-    staged, trash = store.checks.get_staged_ids(), set(store.catalog.get_index_deletions())
+    ids = {chunk.id for chunk in Checks(store).chunks()}
+    staged, trash = Checks(store).get_staged_ids(), set(store.catalog.get_index_deletions())
     missing = sorted(ids - found)
     surplus = sorted(found - (ids | trash | set().union(*staged.values())))
     if ids and not ids & found and surplus:
@@ -192,7 +193,7 @@ def _make_mismatch(message: str) -> Finding:
 def _compare_companions(
     store: ReadOnlyStore, known: Mapping[str, set[str]], advice: str
 ) -> Iterator[Finding]:
-    wanted, own = store.checks.get_companion_ids(), store.checks.get_companion_ids(waiting=True)
+    wanted, own = Checks(store).get_companion_ids(), Checks(store).get_companion_ids(waiting=True)
     for kind in ("episodes", "notes"):
         lost = sum(len(ids - known.get(name, set())) for name, ids in _select_kind(kind, wanted))
         if lost:

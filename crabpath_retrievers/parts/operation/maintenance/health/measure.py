@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
+from crabpath_retrievers.parts.operation.maintenance.changes import record_health
+from crabpath_retrievers.parts.operation.maintenance.health.queries import HealthQueries
 from crabpath_retrievers.parts.operation.maintenance.health.report import (
     HealthMeasurements,
     HealthReport,
@@ -16,7 +18,6 @@ from crabpath_retrievers.parts.operation.maintenance.health.report import (
 )
 from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.read.walk import Clock
-from crabpath_retrievers.storage.write.maintenance import record_health
 from crabpath_retrievers.vectors.base import FindExisting
 
 
@@ -77,7 +78,7 @@ def project_dormant_share(
 
 def load_past_reports(store: Store, namespace: str, limit: int) -> list[HealthReport]:
     """Load the latest stored reports of a namespace, oldest first."""
-    return [HealthReport.from_dict(kept) for kept in store.health.history(namespace, limit)]
+    return [HealthReport.from_dict(kept) for kept in HealthQueries(store).history(namespace, limit)]
 
 
 def collect_measurements(
@@ -85,7 +86,7 @@ def collect_measurements(
 ) -> HealthMeasurements:
     """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
-    reads = store.health
+    reads = HealthQueries(store)
     (chunks, tokens), keys = reads.corpus(), reads.sample(health.max_nodes)
     nodes = reads.describe_sample(keys, clock.key)
     seen = len(nodes) / chunks if chunks else 1.0
@@ -121,6 +122,6 @@ def _find_rejoined(
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
         pieces[source]
-        for (source, target), stored in store.health.get_co_used(clock.key, pieces).items()
+        for (source, target), stored in HealthQueries(store).get_co_used(clock.key, pieces).items()
         if pieces.get(target) == pieces[source] and stored.decay_to(clock.exponent) >= habitual
     }

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from crabpath_retrievers.config import HealthSettings, TierSettings
-from crabpath_retrievers.config.health import METRICS
-from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.config.operation import METRICS
+from crabpath_retrievers.core.records import Tier
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
+from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,160 @@
+"""The rules of maintenance: which weights have faded, which notes end, which nodes are connected.
+
+After the CrabPath v2 specification.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crabpath_retrievers.config.operation import MaintenanceSettings
+from crabpath_retrievers.core.records import (
+    TYPED_KINDS,
+    Authority,
+    Edge,
+    EdgeKind,
+    Vector,
+    stretch_cosine,
+)
+from crabpath_retrievers.parts.operation.maintenance.changes import DroppedWeight
+from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
+
+_TYPED = {kind.value for kind in TYPED_KINDS}
+
+
+class FadedWeights(NamedTuple):
+    """Weights to drop.
+
+    Attributes:
+        at_floor: Weights of text edges that have decayed to the prior.
+        pruned: Edges made by learning alone that have decayed to about 0.
+    """
+
+    at_floor: list[DroppedWeight]
+    pruned: list[DroppedWeight]
+
+
+def find_faded_weights(
+    weights: Iterable[LearnedWeight],
+    exponent: float,
+    half_life: float,
+    settings: MaintenanceSettings,
+) -> FadedWeights:
+    """Find the weights that no walk follows any more.
+
+    Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
+    authority, which do not decay.
+
+    Args:
+        weights: Learned weights of one namespace.
+        exponent: Accumulated decay exponent of the namespace now.
+        half_life: Half-life of a weight, in turns, above 0.
+        settings: Bounds below which a weight is dropped.
+    """
+    aged = settings.min_age_turns * math.log(2.0) / half_life
+    faded = FadedWeights([], [])
+    for source, target, kind, stored, in_text in weights:
+        # A typed edge that somebody set to 0 must stay: feedback from before would bring it back.
+        is_removed = not stored.weight and kind in _TYPED
+        is_fixed = stored.authority == Authority.CONSTITUTIONAL.value
+        if is_removed or is_fixed or exponent - stored.decay_at < aged:
+            continue
+        now = stored.decay_to(exponent)
+        drop = DroppedWeight(source, target, kind, stored.decay_at)
+        if in_text:
+            if abs(now - stored.floor) < settings.faded_distance:
+                faded.at_floor.append(drop)
+        elif -settings.min_inhibition < now < settings.min_weight:
+            faded.pruned.append(drop)
+    return faded
+
+
+def compute_survival_score(note: AutoNote, unseen: int, settings: MaintenanceSettings) -> float:
+    """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
+
+    The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
+    remove successful notes first; here it is added. The unit of age is
+    ``settings.min_age_turns`` turns.
+    """
+    tried = note.uses + note.passes
+    rate = note.uses / tried if tried else 0.0
+    alive = (
+        settings.edge_score * note.degree
+        + settings.use_score * note.uses
+        + settings.success_score * rate
+    )
+    return alive - settings.age_penalty * unseen / settings.min_age_turns
+
+
+def is_expired(
+    note: AutoNote, unseen: int, probation: int, strong: float, settings: MaintenanceSettings
+) -> bool:
+    """Whether an automatic note is to be removed.
+
+    A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
+    is removed, unless it has authority, a strong edge, or a score of at least 0.
+
+    Args:
+        note: The note.
+        unseen: Turns since it was last used or returned.
+        probation: Length of the probation, in turns.
+        strong: Absolute weight of an edge that keeps a note, in [0, 1].
+        settings: Weights of the score.
+    """
+    return (
+        unseen > 2 * probation
+        and not note.authority
+        and note.strongest < strong
+        and compute_survival_score(note, unseen, settings) < 0
+    )
+
+
+class NearNode(NamedTuple):
+    """Key of a node, and its similarity to another one, at most 1."""
+
+    similarity: float
+    key: int
+
+
+def find_neighbours(
+    wanted: NDArray[np.float32],
+    blocks: Iterable[tuple[Sequence[int], Sequence[Vector]]],
+    own: Sequence[int],
+    most: int,
+    least: float,
+    stretch: float = 1.0,
+) -> list[list[NearNode]]:
+    """Find the nearest other nodes of each vector, nearest first.
+
+    Args:
+        wanted: Unit vectors of isolated nodes, shape ``[n, d]``.
+        blocks: Keys and unit vectors of all nodes, block by block.
+        own: Keys of the isolated nodes, in the order of ``wanted``.
+        most: Largest number of neighbours per node.
+        least: Least similarity of a neighbour.
+        stretch: Of the embedder.
+    """
+    neighbours: list[list[NearNode]] = [[] for _ in own]
+    for keys, vectors in blocks:
+        similarities = stretch_cosine(wanted @ np.stack(vectors).astype(np.float32).T, stretch)
+        for place, row in enumerate(similarities):
+            best = np.argsort(-row, kind="stable")[: most + 1].tolist()
+            near = [NearNode(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
+            both = sorted(
+                [*neighbours[place], *near], key=lambda node: (-node.similarity, node.key)
+            )
+            neighbours[place] = [node for node in both if node.similarity >= least][:most]
+    return neighbours
+
+
+def make_similar_edges(
+    keys: Sequence[int], near: Sequence[Sequence[NearNode]], prior: float
+) -> Iterator[Edge]:
+    """Yield edges to and from the nearest nodes, with the prior of ``similar`` edges."""
+    for key, neighbours in zip(keys, near, strict=True):
+        for one in neighbours:
+            for source, target in ((key, one.key), (one.key, key)):
+                yield Edge(source, target, EdgeKind.SIMILAR, prior, prior)

@@ -1,0 +1,1 @@
+"""Vectors in the PostgreSQL database of the graph, by its extension pgvector."""

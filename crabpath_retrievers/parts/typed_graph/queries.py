@@ -1,0 +1,365 @@
+"""Reads of edges by kind, structural and learned, as one namespace sees them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+from pydantic_core import from_json
+
+from crabpath_retrievers.core.changes.learned import EdgeId
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.records import (
+    OVERLAY_KINDS,
+    TYPED_KINDS,
+    EdgeKind,
+    StoredWeight,
+    Turn,
+    Vector,
+    parse_returned,
+)
+from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.schema import (
+    consumed_turns,
+    contents,
+    edges,
+    episodes,
+    feedback,
+    feedback_effects,
+    namespaces,
+    nodes,
+    overlay,
+    weight_changes,
+)
+from crabpath_retrievers.storage.schema import turns as log
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    Queries,
+    decode_rows,
+    decode_vector,
+    split_batches,
+)
+
+Direction = Literal["out", "in"]
+_KINDS = {kind.value: kind for kind in EdgeKind}
+_TYPED = [kind.value for kind in TYPED_KINDS]
+_EDGE = ("source", "target", "kind")
+_AT_ONCE = 1024
+_EPSILON = 1e-9
+
+
+class TypedEdge(NamedTuple):
+    """An edge of a given node.
+
+    Attributes:
+        near: Key of the given node.
+        key, id: Key and id of the node at the other end.
+        kind: Kind of the edge.
+        weight: Effective weight in [-1, 1].
+    """
+
+    near: int
+    key: int
+    id: str
+    kind: EdgeKind
+    weight: float
+
+
+class StoredTypedEdge(NamedTuple):
+    """A typed edge that a user, maintenance or an agent episode set.
+
+    Attributes:
+        edge: Ids of both ends and label of the kind.
+        stored: The weight.
+        sequence: Number of the feedback effects that it was last set with; 0 if not known.
+    """
+
+    edge: EdgeId
+    stored: StoredWeight
+    sequence: int
+
+
+@dataclass(frozen=True)
+class LearnedTurn:
+    """A turn that feedback was learned from.
+
+    Attributes:
+        sequence: Number of the feedback in the order of learning.
+        exponent: What the feedback added to the decay exponent, for all its turns.
+        usage: Wins, passes and reward decay that it added, by key of the node.
+        feedback: The feedback.
+        turn: The record of the turn.
+        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+    """
+
+    sequence: int
+    exponent: float
+    usage: Mapping[int, tuple[float, float, float]]
+    feedback: Feedback
+    turn: Turn
+    vector: Vector | None
+
+    def is_stated_used(self, node: str) -> bool:
+        """Whether the feedback says, or its answer shows, that a counted document was used."""
+        if self.feedback.used is not None:
+            return node in self.feedback.used
+        return self.feedback.answer is not None and node not in (self.feedback.unused or ())
+
+
+class NodeFacts(NamedTuple):
+    """Key, number of the authority and unit vector, shape ``[d]``, of a node."""
+
+    key: int
+    authority: int
+    vector: Vector
+
+
+def _build_select(direction: Direction) -> CompiledSelect:
+    """Select edges of nodes ``keys``: structural ones of ``kinds``, learned ones of ``learned``.
+
+    The node at the other end must be visible to the namespace.
+    """
+    other, end = nodes.alias("other"), nodes.alias("end")
+    mine = overlay.c.namespace == sa.bindparam("namespace")
+    nobody = 0
+    seen = sa.or_(other.c.owner == nobody, other.c.owner == sa.bindparam("namespace"))
+
+    def select(table: sa.Table, joined: Any, kinds: str, *weights: Any) -> sa.Select[Any]:
+        near, far = table.c.source, table.c.target
+        if direction == "in":
+            near, far = far, near
+        # The rate of decay depends on the target.
+        both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
+        return (
+            sa.select(near, other.c.key, other.c.id, table.c.kind, *weights, end.c.authority)
+            .select_from(both)
+            .where(
+                near.in_(sa.bindparam("keys", expanding=True)),
+                table.c.kind.in_(sa.bindparam(kinds, expanding=True)),
+                seen,
+            )
+        )
+
+    same = sa.and_(mine, *(overlay.c[n] == edges.c[n] for n in ("source", "target", "kind")))
+    weight = sa.func.coalesce(overlay.c.weight, edges.c.prior)
+    decay_at = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
+    read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, decay_at, edges.c.floor)
+    learned = select(
+        overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, sa.literal(0.0)
+    )
+    return CompiledSelect(sa.union_all(read, learned.where(mine)))
+
+
+_EDGES = {"out": _build_select("out"), "in": _build_select("in")}
+
+
+class TypedQueries(Queries):
+    """Reads whose cost depends on the edges of the given nodes."""
+
+    def edges(
+        self,
+        keys: Sequence[int],
+        clock: Clock,
+        kinds: Iterable[EdgeKind],
+        direction: Direction = "out",
+    ) -> list[TypedEdge]:
+        """The edges of some kinds of all given nodes, without edges of weight 0.
+
+        Typed edges are not among them: see :mod:`crabpath_retrievers.parts.typed_graph.derive`.
+
+        Args:
+            keys: Keys of nodes, at most some thousands.
+            clock: Clock of the namespace.
+            kinds: Kinds of edges.
+            direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
+        """
+        wanted = sorted({kind.value for kind in kinds if kind is not EdgeKind.STOP})
+        learned = [value for value in wanted if _KINDS[value] in OVERLAY_KINDS]
+        parameters = {"namespace": clock.key, "kinds": wanted, "learned": learned}
+        rows: list[tuple[Any, ...]] = []
+        with self._store.connect() as connection:
+            for part in split_batches(keys, _AT_ONCE):
+                rows += _EDGES[direction].rows(connection, {**parameters, "keys": part})
+        found = [
+            TypedEdge(near, key, name, _KINDS[kind], StoredWeight(*stored).decay_to(clock.exponent))
+            for near, key, name, kind, *stored in rows
+        ]
+        return [edge for edge in found if abs(edge.weight) > _EPSILON]
+
+    def get_learned_turns(self, namespace: int) -> list[LearnedTurn]:
+        """All turns of a namespace that were learned from, in the order of learning."""
+        query = (
+            sa.select(
+                feedback_effects.c.sequence,
+                feedback_effects.c.exponent,
+                feedback_effects.c.record,
+                feedback.c.payload,
+                log.c.record.label("turn"),
+                log.c.clock,
+                log.c.embedding,
+            )
+            .join(namespaces, namespaces.c.key == feedback_effects.c.namespace)
+            .join(
+                feedback,
+                (feedback.c.id == feedback_effects.c.feedback)
+                & (feedback.c.namespace == namespaces.c.name),
+            )
+            .join(consumed_turns, consumed_turns.c.feedback == feedback_effects.c.feedback)
+            .join(log, log.c.id == consumed_turns.c.turn)
+            .where(feedback_effects.c.namespace == namespace, log.c.namespace == namespace)
+            .order_by(feedback_effects.c.sequence, log.c.clock)
+        )
+        return decode_rows("a turn", self._rows(query), _decode_learned_turn)
+
+    def get_stored(self, namespace: int) -> list[StoredTypedEdge]:
+        """All typed edges of a namespace that were set, between nodes that it sees."""
+        changes, source, target = weight_changes.c, nodes.alias(), nodes.alias()
+        last = (
+            sa.select(
+                *(changes[name] for name in _EDGE),
+                sa.func.max(feedback_effects.c.sequence).label("sequence"),
+            )
+            .join(
+                feedback_effects,
+                (feedback_effects.c.feedback == changes.cause)
+                & (feedback_effects.c.namespace == changes.namespace),
+            )
+            .where(changes.namespace == namespace, changes.kind.in_(_TYPED))
+            .group_by(*(changes[name] for name in _EDGE))
+            .subquery()
+        )
+        same = sa.and_(*(last.c[name] == overlay.c[name] for name in _EDGE))
+        query = (
+            sa.select(
+                source.c.id,
+                target.c.id,
+                overlay.c.kind,
+                overlay.c.weight,
+                overlay.c.decay_at,
+                target.c.authority,
+                sa.func.coalesce(last.c.sequence, 0),
+            )
+            .join(source, source.c.key == overlay.c.source)
+            .join(target, target.c.key == overlay.c.target)
+            .outerjoin(last, same)
+            .where(overlay.c.namespace == namespace, overlay.c.kind.in_(_TYPED))
+        )
+        return [
+            StoredTypedEdge(
+                (a, b, _KINDS[kind].label),
+                StoredWeight(weight, decay_at, authority=authority),
+                sequence,
+            )
+            for a, b, kind, weight, decay_at, authority, sequence in self._rows(query)
+        ]
+
+    def get_facts(self, ids: Iterable[str], namespace: int) -> dict[str, NodeFacts]:
+        """Facts about the nodes that a namespace sees, by id; others are left out."""
+        query = sa.select(nodes.c.id, nodes.c.key, nodes.c.authority, nodes.c.embedding)
+        query = query.where(nodes.c.owner.in_((0, namespace)))
+        query = query.order_by(nodes.c.owner.desc())  # a document hides a note with its id
+        return {
+            node: NodeFacts(key, authority, decode_vector(vector))
+            for node, key, authority, vector in self._rows_in(query, nodes.c.id, ids)
+        }
+
+    def get_ids(self, keys: Iterable[int], namespace: int) -> dict[int, str]:
+        """Ids of the nodes that a namespace sees, by key; others are left out."""
+        query = sa.select(nodes.c.key, nodes.c.id).where(nodes.c.owner.in_((0, namespace)))
+        return {key: node for key, node in self._rows_in(query, nodes.c.key, keys)}
+
+    def get_learned(self, clock: Clock, kind: EdgeKind) -> dict[tuple[int, int], float]:
+        """All learned edges of one kind: effective weight by keys of both ends.
+
+        Ignores authority. Only for kinds with few edges, which users or maintenance set.
+        """
+        o = overlay.c
+        query = sa.select(o.source, o.target, o.weight, o.decay_at)
+        rows = self._rows(query.where(o.namespace == clock.key, o.kind == kind.value))
+        return {
+            (source, target): StoredWeight(*stored).decay_to(clock.exponent)
+            for source, target, *stored in rows
+        }
+
+    def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:
+        """Episodes changed in the last turns, latest first: turn number, credit by node id.
+
+        Args:
+            clock: Clock of the namespace.
+            turns: Length of the window in turns, and limit of the result.
+        """
+        own = (episodes.c.namespace == clock.key, episodes.c.clock >= clock.turn - turns)
+        query = sa.select(episodes.c.clock, episodes.c.documents).where(*own)
+        rows = self._rows(query.order_by(episodes.c.clock.desc()).limit(turns))
+        return [(number, json.loads(documents)) for number, documents in rows]
+
+    def get_recent_usage(self, clock: Clock, turns: int) -> list[tuple[int, str, float]]:
+        """Rewards of sources in the last turns; queries do not use this.
+
+        Feedback about several turns counts for the last of them.
+
+        Args:
+            clock: Clock of the namespace.
+            turns: Length of the window in turns.
+
+        Returns:
+            Tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
+        """
+        last = sa.func.max(log.c.clock).label("clock")
+        of_feedback = (
+            sa.select(consumed_turns.c.feedback, last)
+            .join(log, log.c.id == consumed_turns.c.turn)
+            .where(log.c.namespace == clock.key, log.c.clock > clock.turn - turns)
+            .group_by(consumed_turns.c.feedback)
+            .subquery()
+        )
+        query = (
+            sa.select(of_feedback.c.clock, feedback_effects.c.record)
+            .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
+            .where(feedback_effects.c.namespace == clock.key)
+            .order_by(of_feedback.c.clock)
+        )
+        rows = self._rows(query)
+        used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
+        named = self._get_sources({key for _, key, *_ in used})
+        return [
+            (number, named[key], won - decay)
+            for number, key, won, _, decay in used
+            if won != decay and key in named
+        ]
+
+    def first_chunks(self, sources: Iterable[str]) -> dict[str, int]:
+        """Key of the first chunk of each source; unknown sources are left out."""
+        query = sa.select(contents.c.source, nodes.c.key).join(
+            nodes, nodes.c.key == contents.c.node
+        )
+        query = query.where(nodes.c.owner == 0).order_by(contents.c.position, nodes.c.key)
+        # Of the rows of one source the first counts.
+        return {s: key for s, key in reversed(self._rows_in(query, contents.c.source, sources))}
+
+    def _get_sources(self, keys: Iterable[int]) -> dict[int, str]:
+        """Source by key of the node; notes have none."""
+        query = sa.select(nodes.c.key, contents.c.source).where(nodes.c.owner == 0)
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        return {key: source for key, source in self._rows_in(query, nodes.c.key, keys)}
+
+
+def _decode_learned_turn(row: Any) -> LearnedTurn:
+    usage: dict[int, tuple[float, float, float]] = {}
+    for key, *counts in json.loads(row.record)["usage"]:
+        before = usage.get(key, (0.0, 0.0, 0.0))
+        usage[key] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+    turn = replace(Turn.from_dict(from_json(row.turn)), clock=row.clock)
+    # Documents that the feedback names and the turn did not return were learned from as returned.
+    returned = {item.node for item in turn.returned}
+    added = parse_returned(json.loads(row.payload).get("added", ()))
+    more = [item for item in added if item.node not in returned]
+    return LearnedTurn(
+        row.sequence,
+        row.exponent,
+        usage,
+        Feedback.from_record(row.payload),
+        replace(turn, returned=(*turn.returned, *more)),
+        None if row.embedding is None else decode_vector(row.embedding),
+    )

@@ -1,1 +1,0 @@
-"""A chat model that decides which ambiguous edges of a walk are followed."""
