@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
-    from crabpath_retrievers.memory.learning import MemoryLearning
-    from crabpath_retrievers.memory.namespaces import MemoryNamespaces
-    from crabpath_retrievers.memory.readiness import Readiness
+    from crabpath_retrievers.memory.learning import MemoryLearning, MemoryNamespaces
+    from crabpath_retrievers.memory.services import Readiness
     from crabpath_retrievers.parts.operation.maintenance import MaintenanceReport
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
@@ -199,9 +198,8 @@ _MODULES = {
     "learning.lift": "Lift ShadowLift",
     "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
-    "memory.learning": "MemoryLearning",
-    "memory.namespaces": "MemoryNamespaces",
-    "memory.readiness": "Readiness",
+    "memory.learning": "MemoryLearning MemoryNamespaces",
+    "memory.services": "Readiness",
     "parts.operation.maintenance": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
     "parts.operation.maintenance.health.report": "HealthReport",

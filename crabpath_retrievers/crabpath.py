@@ -58,20 +58,26 @@ from crabpath_retrievers.ingest.pipeline import (
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
-from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
+    BulkReport,
     Forgotten,
     SourcePath,
     find_similar,
     forget_documents,
     get_documents,
+    ingest_dataset,
+    ingest_files,
     list_documents,
     read_sources,
     refresh_wrapped,
     to_unit_vectors,
 )
-from crabpath_retrievers.memory.learning import AsyncMemoryLearning, MemoryLearning
-from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
+from crabpath_retrievers.memory.learning import (
+    AsyncMemoryLearning,
+    AsyncMemoryNamespaces,
+    MemoryLearning,
+    MemoryNamespaces,
+)
 from crabpath_retrievers.memory.notes import (
     NoteFields,
     find_turn,
@@ -83,9 +89,15 @@ from crabpath_retrievers.memory.notes import (
     require_taught_kind,
     save_note,
 )
-from crabpath_retrievers.memory.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.reranker import HostReranker
-from crabpath_retrievers.memory.services import Component, OptionalPart, Services, describe_briefly
+from crabpath_retrievers.memory.services import (
+    Component,
+    OptionalPart,
+    Readiness,
+    Services,
+    check_open_memory,
+    describe_briefly,
+)
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router

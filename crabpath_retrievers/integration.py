@@ -3,7 +3,7 @@
 The adapters in this repository import only from here and from ``crabpath_retrievers``. A retrieval
 or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are
 found in documents by their ``METADATA_KEY`` metadata; reported events become feedback by
-:func:`make_event_feedback`.
+:func:`make_event_feedback`. A :class:`StoreKind` says what a vector store does differently.
 """
 
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
@@ -23,7 +23,15 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import DEEPEST, ORDERS, require_bounded
+from crabpath_retrievers.core.filters import (
+    DEEPEST,
+    ORDERS,
+    Condition,
+    Group,
+    KeyCondition,
+    make_test,
+    require_bounded,
+)
 from crabpath_retrievers.core.processes import BackgroundWorker, make_lock
 from crabpath_retrievers.core.query import (
     METADATA_KEY,
@@ -62,6 +70,7 @@ from crabpath_retrievers.vectors.embedder import (
     load_default_embeddings,
     resolve_embeddings,
 )
+from crabpath_retrievers.vectors.langchain_store import StoreKind
 
 __all__ = [
     "DEEPEST",
@@ -75,11 +84,14 @@ __all__ = [
     "BackgroundWorker",
     "CallOptions",
     "Cleanup",
+    "Condition",
     "Embedder",
     "EventKind",
     "FeedbackFields",
+    "Group",
     "Hop",
     "IngestReport",
+    "KeyCondition",
     "OpenOptions",
     "Operations",
     "Outcome",
@@ -90,6 +102,7 @@ __all__ = [
     "RetrieverOptions",
     "RewardSource",
     "Router",
+    "StoreKind",
     "Vector",
     "arun",
     "arun_with_timeout",
@@ -104,6 +117,7 @@ __all__ = [
     "make_event_feedback",
     "make_lock",
     "make_outcome_feedback",
+    "make_test",
     "namespace_of",
     "parse_outcome",
     "parse_output",

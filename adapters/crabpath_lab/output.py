@@ -49,11 +49,7 @@ def write_json(figures: Mapping[str, Any], file: Path | None) -> None:
 
 @contextmanager
 def report_damaged_cache(cache: Path | None) -> Iterator[None]:
-    """Turn the error of a half-written cached vector into a sentence that says what to do.
-
-    Raises:
-        InvalidInputError: The cache holds such a vector.
-    """
+    """Turn the error of a half-written cached vector into a sentence that says what to do."""
     try:
         yield
     except json.JSONDecodeError as error:  # data sets are validated; cached vectors are not

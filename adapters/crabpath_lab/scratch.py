@@ -10,11 +10,7 @@ from crabpath_retrievers.crabpath import CrabPath
 
 @contextmanager
 def open_scratch(**opening: Any) -> Iterator[CrabPath]:
-    """Open a memory that is deleted afterwards; without the warning about it.
-
-    Args:
-        opening: Arguments of ``CrabPath.open`` but the path.
-    """
+    """Open a memory that is deleted afterwards; without the warning about it."""
     with (
         TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True) as folder,
         CrabPath.open(folder, **opening) as memory,

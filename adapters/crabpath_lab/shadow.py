@@ -156,11 +156,7 @@ def _mark(document: Document, turn: str, namespace: str, name: str) -> Document:
 def make_shadow(
     present: object, beside: CrabPathRetriever, services: Services, k: int | None
 ) -> ShadowRetriever:
-    """A retriever that serves what the present one finds.
-
-    Raises:
-        InvalidInputError: It is neither a Runnable nor a function, or ``k`` is no count.
-    """
+    """A retriever that serves what the present one finds."""
     runnable = present
     if not isinstance(present, Runnable):
         if not callable(present):

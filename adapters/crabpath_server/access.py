@@ -65,11 +65,7 @@ class Grant:
         return ALL_NAMESPACES in self.namespaces
 
     def require(self, right: str) -> None:
-        """Refuse a request that these rights do not allow.
-
-        Raises:
-            ForbiddenError: The right is missing.
-        """
+        """Refuse a request that these rights do not allow."""
         if right not in self.rights:
             msg = f"this token does not grant the right {right!r}: use one that does"
             raise ForbiddenError(msg)
@@ -80,10 +76,6 @@ class Grant:
         Args:
             header: The header ``CrabPath-Namespace``, in which all but ASCII is percent-encoded;
                 None for the first namespace of the token.
-
-        Raises:
-            InvalidInputError: It is no name of a namespace.
-            ForbiddenError: The namespace is not granted.
         """
         if header is None:
             first = self.namespaces[0]
@@ -201,9 +193,6 @@ class Access:
             client: Address of the sender; None or a text that is no address is not checked.
             host: The header ``Host``.
             origin: The header ``Origin``; None where there is none.
-
-        Raises:
-            ForbiddenError: The request comes from elsewhere.
         """
         if self.needs_token:
             return

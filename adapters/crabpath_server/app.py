@@ -6,9 +6,10 @@ import signal
 import socket
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType, UnionType
 from typing import Any
 
@@ -39,7 +40,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import dump_answer
 from crabpath_server.endpoints import (
@@ -382,18 +383,19 @@ class _Resource:
         probe = None if is_leaving(request.scope) else served.probe
         names = served.names
         call = Call(served.memory, grant, namespace, request.path_params, probe, names)
-        arguments: list[Any] = [call]
-        if endpoint.input is not None:
-            arguments.append(await self._read_input(endpoint.input, request))
+        model = endpoint.input
+        given = None if model is None else await self._read_input(model, request)
+        places, options = endpoint.bind(call, given)
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
         if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
-            events = _write_events(endpoint.stream(*arguments), seconds, names)
+            events = _write_events(endpoint.stream(*places, **options), seconds, names)
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
         turn = served.room.wait_for_slow(request) if endpoint.is_slow else nullcontext()
         try:
-            answer = await asyncio.wait_for(_answer(endpoint, arguments, turn), seconds)
+            answering = _answer(partial(endpoint.answer, *places, **options), turn)
+            answer = await asyncio.wait_for(answering, seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         return Response(
@@ -419,9 +421,9 @@ class _Resource:
         return _validate(model, data, strict=True)
 
 
-async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> object:
+async def _answer(ask: Callable[[], Awaitable[object]], turn: Any) -> object:
     async with turn:
-        return await endpoint.answer(*arguments)
+        return await ask()
 
 
 async def _write_json(data: object, names: SourceNames) -> bytes:
@@ -540,12 +542,7 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """The parts of a body, until there are too many bytes or they come too late.
-
-        Raises:
-            _TooLargeError: The body is larger than the limit.
-            _UnreadBodyError: Its end is not certain, so that a proxy may see another one.
-        """
+        """The parts of a body, until there are too many bytes or they come too late."""
         headers = Headers(scope=scope)
         most, length = self._limits.body_bytes, headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:

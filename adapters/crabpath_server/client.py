@@ -57,7 +57,7 @@ from crabpath_retrievers.ingest.pipeline import (
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.memory.documents import Forgotten
 from crabpath_retrievers.memory.notes import NoteFields
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
@@ -193,11 +193,7 @@ class ServedMemory(CrabPath):
 
     @property
     def _http(self) -> httpx.Client:
-        """The connections of this process.
-
-        Raises:
-            ForkedError: The process was forked, and how it connects is not known here.
-        """
+        """The connections of this process."""
         if self._client is None:
             if self._has_own_transport:
                 raise ForkedError
@@ -210,11 +206,7 @@ class ServedMemory(CrabPath):
             self._client = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse an attribute that the server does not offer.
-
-        Raises:
-            InvalidInputError: For parts of a memory; AttributeError for any other name.
-        """
+        """Refuse an attribute that the server does not offer."""
         if name in _UNSERVED or name in {"_services", "_all_services"}:
             raise _NotServedError
         message = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -225,11 +217,7 @@ class ServedMemory(CrabPath):
         return f"<ServedMemory {self.url}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled, since that would write the token down.
-
-        Raises:
-            InvalidInputError: Always.
-        """
+        """Refuse to be pickled, since that would write the token down."""
         message = "a connection cannot be pickled: pass the address, and connect where it is needed"
         raise InvalidInputError(message)
 
@@ -704,11 +692,7 @@ def _make_error(name: str, message: str, status: int) -> CrabPathError:
 
 
 def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> dict[str, Any]:
-    """The answer among server-sent events; each hop is passed on as it comes.
-
-    Raises:
-        CrabPathError: The server failed while it answered.
-    """
+    """The answer among server-sent events; each hop is passed on as it comes."""
     name = ""
     for line in response.iter_lines():
         field, _, value = line.partition(": ")

@@ -4,24 +4,21 @@ To add one, write its function, and list it in the table that
 :func:`crabpath_server.app.create_app` gets, as in
 :mod:`crabpath_server.table`::
 
-    class ShelfParameters(ApiInput):
-        limit: int = 10
-
     class Shelf(ApiOutput):
         titles: list[str]
 
-    async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
-        titles = await call.memory.aio.sources(limit=given.limit)
+    async def read_shelf(call: Call, limit: int = 10) -> Shelf:
+        titles = await call.memory.aio.sources(limit=limit)
         return Shelf(titles=list(titles))
 
     Endpoint("GET /shelves/{name:path}", "read", read_shelf)
 
 The answer is a record of the package, or a model where there is none; see
-:mod:`crabpath_server.answers`. The input is the JSON body of POST, and the query
-parameters of other methods; a function without input takes ``call`` alone. ``call.path`` has the
-values of the path, here ``name``. Rights, input and limits are checked as the table says; the
-OpenAPI description is made from it, with the names of models, records and functions and the first
-lines of their docstrings.
+:mod:`crabpath_server.answers`. The input is the JSON body of POST, which is a model derived from
+:class:`ApiInput`, or the query parameters of other methods, which are those of the function.
+``call.path`` has the values of the path, here ``name``. Rights, input and limits are checked as the
+table says; the OpenAPI description is made from it, with the names of models, records and functions
+and the first lines of their docstrings.
 """
 
 import logging
@@ -29,9 +26,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
@@ -111,6 +109,9 @@ class Call:
     results: int = DEFAULT_RESULTS
 
 
+Bound = tuple[list[Any], dict[str, Any]]
+"""Arguments of a function, by place and by name."""
+
 Answering = Callable[..., Awaitable[object]]
 Streaming = Callable[..., AsyncIterator[tuple[str, object]]]
 
@@ -170,8 +171,30 @@ class Endpoint:
     @cached_property
     def input(self) -> type[ApiInput] | None:
         """Model of the body or of the parameters."""
+        hints = get_type_hints(self.answer, include_extras=True)
+        _, *taken = signature(self.answer).parameters.values()
+        if not taken:
+            return None
+        if self._takes_model:
+            model: type[ApiInput] = hints[taken[0].name]
+            return model
+        fields: dict[str, Any] = {
+            one.name: (hints[one.name], ... if one.default is one.empty else one.default)
+            for one in taken
+        }
+        return create_model(self.answer.__name__, __base__=ApiInput, **fields)
+
+    @cached_property
+    def _takes_model(self) -> bool:
+        """Whether the function takes its input as the model."""
         hints = get_type_hints(self.answer)
-        return next((h for name, h in hints.items() if name != "return" and h is not Call), None)
+        return any(isinstance(hint, type) and issubclass(hint, ApiInput) for hint in hints.values())
+
+    def bind(self, call: Call, given: ApiInput | None) -> Bound:
+        """Arguments of the function, for one request."""
+        if given is None:
+            return [call], {}
+        return ([call, given], {}) if self._takes_model else ([call], dict(given))
 
     @cached_property
     def output(self) -> type[ApiOutput]:
@@ -179,12 +202,7 @@ class Endpoint:
         return find_model(get_type_hints(self.answer)["return"])
 
     def authorise(self, access: Access, token: str | None) -> Grant:
-        """Find the sender's rights; all of them where no token is needed.
-
-        Raises:
-            TokenError: The token is missing, unknown or expired.
-            ForbiddenError: It does not grant the right.
-        """
+        """Find the sender's rights; all of them where no token is needed."""
         if self.right is None:
             with suppress(TokenError):
                 return access.authorise(token)
@@ -194,10 +212,6 @@ class Endpoint:
         return grant
 
     def require_right(self, grant: Grant) -> None:
-        """Refuse senders without the right.
-
-        Raises:
-            ForbiddenError: It is not granted.
-        """
+        """Refuse senders without the right."""
         if self.right not in {None, "any"}:
             grant.require(str(self.right))

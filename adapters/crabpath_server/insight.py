@@ -5,7 +5,7 @@ maintenance concern others that the token grants.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -66,54 +66,40 @@ class NamespaceList(ApiOutput):
     namespaces: list[Sent[NamespaceRecord]]
 
 
-class NamespaceParameters(ApiInput):
-    """A page of the list."""
-
-    after: str = Field("", description="The last name of the page before this one.")
-    limit: Limit = 100
-
-
-async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceList:
+async def read_namespaces(
+    call: Call,
+    after: Annotated[str, Field(description="The last name of the page before this one.")] = "",
+    limit: Limit = 100,
+) -> NamespaceList:
     """List the granted namespaces that exist."""
     names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
-    found = await call.memory.aio.namespaces.records(names, after=given.after, limit=given.limit)
+    found = await call.memory.aio.namespaces.records(names, after=after, limit=limit)
     return NamespaceList(namespaces=found)
 
 
-class NeighborParameters(ApiInput):
-    """Selects a node and some of its edges."""
-
-    node: str = Field(description="Id of a chunk or note.")
-    kind: str | None = Field(None, description="Only this kind; else those that queries follow.")
-    tier: TierName | None = None
-    min_weight: float = Field(0.0, ge=0, le=1, description="Least absolute weight.")
-    direction: Literal["out", "in"] = "out"
-    limit: Limit = 50
-    offset: int = Field(0, ge=0, le=1_000_000)
-
-
-async def list_neighbors(call: Call, given: NeighborParameters) -> EdgePage:
+async def list_neighbors(
+    call: Call,
+    node: Annotated[str, Field(description="Id of a chunk or note.")],
+    kind: Annotated[
+        str | None, Field(description="Only this kind; else those that queries follow.")
+    ] = None,
+    tier: TierName | None = None,
+    min_weight: Annotated[float, Field(ge=0, le=1, description="Least absolute weight.")] = 0.0,
+    direction: Literal["out", "in"] = "out",
+    limit: Limit = 50,
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0,
+) -> EdgePage:
     """List the edges of a node, page by page."""
     return await call.memory.aio.graph.edges(
-        given.node,
-        given.kind,
-        tier=given.tier,
-        min_weight=given.min_weight,
-        direction=given.direction,
-        limit=given.limit,
-        offset=given.offset,
+        node,
+        kind,
+        tier=tier,
+        min_weight=min_weight,
+        direction=direction,
+        limit=limit,
+        offset=offset,
         namespace=call.namespace,
     )
-
-
-class ChangeParameters(ApiInput):
-    """Changes of which edges; at least one end, or a feedback."""
-
-    source: str | None = None
-    target: str | None = None
-    feedback_id: str | None = None
-    kind: str | None = None
-    limit: Limit = 100
 
 
 class ChangeList(ApiOutput):
@@ -122,14 +108,21 @@ class ChangeList(ApiOutput):
     changes: list[Sent[WeightMove]]
 
 
-async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
+async def list_changes(
+    call: Call,
+    source: str | None = None,
+    target: str | None = None,
+    feedback_id: str | None = None,
+    kind: str | None = None,
+    limit: Limit = 100,
+) -> ChangeList:
     """List who moved the weights of edges, and when."""
     found = await call.memory.aio.graph.changes(
-        source=given.source,
-        target=given.target,
-        feedback_id=given.feedback_id,
-        edge_type=given.kind,
-        limit=given.limit,
+        source=source,
+        target=target,
+        feedback_id=feedback_id,
+        edge_type=kind,
+        limit=limit,
         namespace=call.namespace,
     )
     return ChangeList(changes=found)
@@ -272,11 +265,7 @@ class MaintenanceBody(ApiInput):
 
 
 def _require_all_namespaces(call: Call) -> None:
-    """Maintenance changes, and counts, what all namespaces have learned.
-
-    Raises:
-        ForbiddenError: The token grants only some.
-    """
+    """Maintenance changes, and counts, what all namespaces have learned."""
     if not call.grant.has_all_namespaces:
         msg = "maintenance concerns all namespaces: use a token that grants '*'"
         raise ForbiddenError(msg)
@@ -294,12 +283,6 @@ async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceReport:
     return await call.memory.aio.maintenance.run(body.steps)
 
 
-class RegionParameters(ApiInput):
-    """Selects a level of regions."""
-
-    level: int | None = Field(None, ge=1, le=64, description="Null: the finest one.")
-
-
 class RegionList(ApiOutput):
     """Regions of one level; none in a very small memory."""
 
@@ -308,12 +291,15 @@ class RegionList(ApiOutput):
     regions: list[Sent[PlacedRegion]]
 
 
-async def draw_regions(call: Call, given: RegionParameters) -> RegionList:
+async def draw_regions(
+    call: Call,
+    level: Annotated[int | None, Field(ge=1, le=64, description="Null: the finest one.")] = None,
+) -> RegionList:
     """Show the regions on a map, with success by action."""
     regions = call.memory.aio.regions
-    if given.level is None and not await regions.levels():
+    if level is None and not await regions.levels():
         return RegionList(level=None, levels=[], regions=[])
-    found = await regions.map(given.level, namespace=call.namespace)
+    found = await regions.map(level, namespace=call.namespace)
     return RegionList.model_validate(found)
 
 

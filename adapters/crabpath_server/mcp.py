@@ -170,13 +170,7 @@ class McpEndpoint:
         logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.
-
-        Raises:
-            TokenError: The token is missing, unknown or expired.
-            ForbiddenError: It does not grant the namespace of the request.
-            LateAnswerError: There was no answer in time.
-        """
+        """Answer one request."""
         request = Request(scope, receive)
         self._find_caller(request)
         async with self._room.admit(request):
@@ -253,8 +247,8 @@ class _MemoryServer(MCPServer):
         async def run(context: Context, **given: Any) -> ApiOutput:
             call = await self._make_call(context)
             endpoint.require_right(call.grant)
-            inputs = [] if endpoint.input is None else [arguments(**given)]
-            answer = model.model_validate(await endpoint.answer(call, *inputs))
+            places, names = endpoint.bind(call, arguments(**given) if endpoint.input else None)
+            answer = model.model_validate(await endpoint.answer(*places, **names))
             if endpoint.route is not None:  # sources are left to the server
                 answer = model.model_validate(self._names.show(answer.model_dump()))
             return answer

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.answers import ApiOutput, find_model
 from crabpath_server.endpoints import ApiInput, Endpoint
 

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 
 _log = logging.getLogger(__name__)
 _LEAVING = "crabpath_leaving"  # in the state of the lifespan, which every request has

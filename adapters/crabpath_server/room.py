@@ -29,15 +29,7 @@ class Places:
 
     @contextmanager
     def take(self, sender: str | None, amount: int = 1) -> Iterator[None]:
-        """Hold places within.
-
-        Args:
-            sender: Who shares them with others; None for the only one there is.
-            amount: How many.
-
-        Raises:
-            ServiceError: There are not enough for this sender now.
-        """
+        """Hold so many places of a sender within."""
         left = self._number - self._taken.total()
         if amount > left or (sender is not None and self._taken[sender] + amount > left):
             whose = "the server has" if sender is None else "the server has for this token"
@@ -69,11 +61,7 @@ class Room:
 
     @asynccontextmanager
     async def admit(self, request: Request) -> AsyncIterator[None]:
-        """Read the body of an authorised request, and hold a place until it is answered.
-
-        Raises:
-            ServiceError: There is none for its sender.
-        """
+        """Read the body of an authorised request, and hold a place until it is answered."""
         sender, headers = self._find_sender(request), request.headers
         is_open = "transfer-encoding" in headers
         size = self._body_bytes if is_open else int(headers.get("content-length", "0"))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -13,7 +13,7 @@ from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.records import Hop, PathEdge
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.memory.readiness import Readiness
+from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -252,35 +252,6 @@ class WholeDocument(StoredDocument):
     chunks: list[StoredDocument]
 
 
-class DocumentsParameters(ApiInput):
-    """Selects documents."""
-
-    source: str | None = None
-    under: str | None = Field(None, description="Only sources that begin with this text.")
-    q: str | None = Field(None, description="Words of the text or the title; best matches first.")
-    limit: Limit = 100
-
-
-class SourcesParameters(ApiInput):
-    """Selects sources."""
-
-    under: str | None = Field(None, description="Only those that begin with this text.")
-    after: str | None = Field(None, description="The last source of the page before this one.")
-    limit: Limit = 100
-
-
-class SourceParameters(ApiInput):
-    """Selects the source to delete."""
-
-    source: str
-
-
-class ListParameters(ApiInput):
-    """Limits a list."""
-
-    limit: Limit = 100
-
-
 class Deleted(ApiOutput):
     """Number of deleted chunks and notes."""
 
@@ -306,13 +277,23 @@ def _to_stored(document: Document) -> StoredDocument:
     )
 
 
-async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
+async def list_chunks(
+    call: Call,
+    source: str | None = None,
+    under: Annotated[
+        str | None, Field(description="Only sources that begin with this text.")
+    ] = None,
+    q: Annotated[
+        str | None, Field(description="Words of the text or the title; best matches first.")
+    ] = None,
+    limit: Limit = 100,
+) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
     found = await call.memory.aio.documents(
-        source=given.source and await call.names.find_one(given.source),
-        under=await call.names.find_start(given.under),
-        words=given.q,
-        limit=given.limit,
+        source=source and await call.names.find_one(source),
+        under=await call.names.find_start(under),
+        words=q,
+        limit=limit,
     )
     return DocumentList(documents=[_to_stored(document) for document in found])
 
@@ -365,19 +346,26 @@ async def delete_document(call: Call) -> Deleted:
     return Deleted(deleted=deleted, **deleted.to_dict())
 
 
-async def delete_source(call: Call, given: SourceParameters) -> Deleted:
+async def delete_source(call: Call, source: str) -> Deleted:
     """Delete every chunk of a source."""
-    source = await call.names.find_one(given.source)
+    source = await call.names.find_one(source)
     deleted = await call.memory.aio.forget(source=source)
     return Deleted(deleted=deleted, **deleted.to_dict())
 
 
-async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
+async def list_sources(
+    call: Call,
+    under: Annotated[str | None, Field(description="Only those that begin with this text.")] = None,
+    after: Annotated[
+        str | None, Field(description="The last source of the page before this one.")
+    ] = None,
+    limit: Limit = 100,
+) -> SourceCounts:
     """List the sources."""
     found = await call.memory.aio.sources(
-        under=await call.names.find_start(given.under),
-        after=given.after and await call.names.find_one(given.after),
-        limit=given.limit,
+        under=await call.names.find_start(under),
+        after=after and await call.names.find_one(after),
+        limit=limit,
     )
     return SourceCounts(sources=found)
 
@@ -408,13 +396,6 @@ class FeedbackBody(ApiInput):
     )
 
 
-class FeedbackParameters(ApiInput):
-    """Selects feedback."""
-
-    turn_id: str | None = None
-    limit: Limit = 100
-
-
 class FeedbackList(ApiOutput):
     """Feedback, newest first."""
 
@@ -438,10 +419,10 @@ async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     return receipt
 
 
-async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
+async def read_feedback(call: Call, turn_id: str | None = None, limit: Limit = 100) -> FeedbackList:
     """List the feedback of the namespace."""
     found = await call.memory.aio.learning.feedback(
-        turn_id=given.turn_id, namespace=call.namespace, limit=given.limit
+        turn_id=turn_id, namespace=call.namespace, limit=limit
     )
     return FeedbackList(feedback=found)
 
@@ -503,17 +484,10 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 
 
-async def read_notes(call: Call, given: ListParameters) -> NoteList:
+async def read_notes(call: Call, limit: Limit = 100) -> NoteList:
     """List the notes of the namespace."""
-    found = await call.memory.aio.notes(namespace=call.namespace, limit=given.limit)
+    found = await call.memory.aio.notes(namespace=call.namespace, limit=limit)
     return NoteList(notes=found)
-
-
-class TurnsParameters(ApiInput):
-    """Selects turns."""
-
-    limit: Limit = 100
-    after: str | None = Field(None, description="The last turn of the page before this one.")
 
 
 class TurnList(ApiOutput):
@@ -522,9 +496,13 @@ class TurnList(ApiOutput):
     turns: list[Sent[TurnRecord]]
 
 
-async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
+async def read_turns(
+    call: Call,
+    limit: Limit = 100,
+    after: Annotated[
+        str | None, Field(description="The last turn of the page before this one.")
+    ] = None,
+) -> TurnList:
     """List what the namespace asked."""
-    found = await call.memory.aio.turns(
-        namespace=call.namespace, before=given.after, limit=given.limit
-    )
+    found = await call.memory.aio.turns(namespace=call.namespace, before=after, limit=limit)
     return TurnList(turns=found)

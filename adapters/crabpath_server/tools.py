@@ -96,11 +96,7 @@ async def fetch_document(call: Call, given: FetchArguments) -> FetchedDocument:
 
 
 async def find_chunks(call: Call, name: str) -> list[Document]:
-    """The chunks of a document, or one chunk or note that the namespace sees.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """The chunks of a document, or one chunk or note that the namespace sees."""
     stored = await call.names.find_one(name)
     found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
@@ -173,11 +169,7 @@ OUTCOME_TOOL = Tool("record_outcome", "Record how an answer went", "writes")
 
 
 async def judge_search(call: Call, given: OutcomeArguments) -> Receipt:
-    """Learn from the outcome of a search.
-
-    Raises:
-        ToolError: It is refused, but not because the user has said otherwise.
-    """
+    """Learn from the outcome of a search."""
     fields = given.to_options("session")
     body = FeedbackBody(**fields, session=given.session or None, strict=False)
     receipt = await give_feedback(call, body)

@@ -9,12 +9,15 @@ except ImportError as error:
     msg = f"langgraph_crabpath needs {error.name}: pip install 'crabpath-retrievers[langgraph]'"
     raise MissingExtraError(msg) from error
 
-from langgraph_crabpath.context import format_documents
-from langgraph_crabpath.feedback_node import FeedbackNode, crabpath_feedback
 from langgraph_crabpath.middleware import CrabPathMiddleware
-from langgraph_crabpath.retrieve_node import RetrieveNode, crabpath_retrieve
+from langgraph_crabpath.nodes import (
+    FeedbackNode,
+    RetrieveNode,
+    crabpath_feedback,
+    crabpath_retrieve,
+)
 from langgraph_crabpath.store import CrabPathSearchItem, CrabPathStore
-from langgraph_crabpath.tool import create_crabpath_tool
+from langgraph_crabpath.tool import create_crabpath_tool, format_documents
 
 __all__ = [
     "CrabPathMiddleware",

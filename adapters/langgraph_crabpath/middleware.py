@@ -29,22 +29,22 @@ from crabpath_retrievers.integration import (
     parse_output,
     run,
 )
-from langgraph_crabpath.context import format_documents
-from langgraph_crabpath.feedback_input import (
+from langgraph_crabpath.nodes import (
     build_feedback,
     make_refusals,
     parse_counted_feedback,
     record_feedback,
 )
-from langgraph_crabpath.recall import Recall
-from langgraph_crabpath.scope import (
+from langgraph_crabpath.recall import (
     Namespace,
+    Recall,
     TaskType,
+    find_last_question,
     require_retriever,
     resolve_namespace,
     resolve_user,
 )
-from langgraph_crabpath.state import find_last_question
+from langgraph_crabpath.tool import format_documents
 
 
 def detect_events(

@@ -468,11 +468,7 @@ def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
 
 
 def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
-    """Items that a batch writes, by id, the last one of each.
-
-    Raises:
-        InvalidInputError: An operation cannot be used.
-    """
+    """Items that a batch writes, by id, the last one of each."""
     puts: dict[str, _Put] = {}
     for op in ops:
         if isinstance(op, PutOp):
@@ -565,11 +561,7 @@ def _make_place(labels: Iterable[str]) -> str:
 
 
 def _make_id(namespace: Iterable[str], key: str) -> str:
-    """Id and source of the document of an item; the colon sets items apart from lower namespaces.
-
-    Raises:
-        InvalidInputError: Namespace and key are too long together.
-    """
+    """Id and source of an item's document; the colon sets it apart from lower namespaces."""
     name = f"{_make_place(namespace)}:{_escape(key)}"
     if len(name) > _MAX_ID_LENGTH:
         msg = (
@@ -595,11 +587,7 @@ def _matches(condition: MatchCondition, labels: Labels) -> bool:
 
 
 def _read_filter(wanted: object) -> dict[str, Any]:
-    """A filter with plain values.
-
-    Raises:
-        InvalidInputError: It is no mapping, too large, or has operators that the store lacks.
-    """
+    """A filter with plain values."""
     require_bounded(wanted)
     if not isinstance(wanted, Mapping):
         msg = f"a store filters by a mapping of fields to values, not by a {type(wanted).__name__}"

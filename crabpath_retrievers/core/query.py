@@ -216,7 +216,8 @@ class Query:
             shown = format_value(self.explore)
             msg = f"explore must be a boolean or a seed of at least 0, not {shown}"
             raise InvalidInputError(msg)
-        require_bounded(self.filter)
+        if self.filter is not None:
+            require_bounded(self.filter)
         try:
             holds_nothing = not self.filter
         except Exception as error:  # vector stores have filters of all kinds

@@ -135,14 +135,10 @@ def to_name(text: str) -> str:
     return unicodedata.normalize("NFC", to_storable(text))
 
 
-def remove_soft_hyphens(text: str) -> str:
-    """The text with its words whole, also where a soft hyphen ends a line."""
-    return _SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text
-
-
 def clean_text(text: str) -> str:
     """The text without soft hyphens and ``data:`` URIs; the name of a picture stays."""
-    return remove_pictures(remove_soft_hyphens(text))
+    # Words are whole, also where a soft hyphen ends a line.
+    return remove_pictures(_SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text)
 
 
 _SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")

@@ -305,7 +305,11 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         values = [inhibition.get(hit.head.key, (None, 0.0))[1] for hit in evidence.pool]
         matrix[:, _COLUMN["inhibition"]] = values
     focus = evidence.focus
-    contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
+    # As in min-max normalisation (Lee 1997), but less where similarities are nearly equal.
+    cosines = matrix[:, _COLUMN["similarity"]]
+    nearest = np.sort(cosines)[-_NEAREST:]
+    spread = max(nearest[-1] - nearest[0], _SPREAD)
+    contrast = np.clip((cosines - nearest[0]) / spread, -1.0, 1.0)
     identified = _identify(evidence.term_weights[:, evidence.codes])
     if focus and not (identified > 0).any():
         # Elsewhere another text leads to what has a year or number of the query.
@@ -313,7 +317,8 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
     distinction = np.maximum(_measure_distinction(matrix, evidence), identified)
     matrix[:, _COLUMN["distinction"]] = distinction
     matrix[:, _COLUMN["contrast"]] = focus * min(1.0, evidence.words / _SENTENCE) * contrast
-    _add_edge_features(matrix, evidence, _likelihood(matrix, sources), 1.0 - focus)
+    odds = matrix[:, _SOURCE_COLUMNS] @ sources
+    _add_edge_features(matrix, evidence, np.exp(odds - odds.max()), 1.0 - focus)
     return matrix
 
 
@@ -339,17 +344,6 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     authorities = [hit.head.authority for hit in pool]
     matrix[:, _COLUMN["authority"]] = np.array(authorities) / Authority.CONSTITUTIONAL.value
     return matrix
-
-
-def _compute_contrast(cosines: Floats) -> Floats:
-    """0 for the 20th highest similarity, 1 for the highest, at least -1, shape ``[n]``.
-
-    As in min-max normalisation (Lee 1997), but less where they are nearly equal.
-    """
-    nearest = np.sort(cosines)[-_NEAREST:]
-    spread = nearest[-1] - nearest[0]
-    contrast: Floats = np.clip((cosines - nearest[0]) / max(spread, _SPREAD), -1.0, 1.0)
-    return contrast
 
 
 def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
@@ -396,13 +390,6 @@ def _identify(weights: Floats) -> Floats:
     return np.where(share > 0, _MOST_DISTINCT * share, none)
 
 
-def _likelihood(matrix: Matrix, sources: Floats) -> Floats:
-    """Odds of relevance relative to the best candidate, in (0, 1], without the graph."""
-    odds = matrix[:, _SOURCE_COLUMNS] @ sources
-    likelihood: Floats = np.exp(odds - odds.max())
-    return likelihood
-
-
 class _EdgeArrays(NamedTuple):
     """Columns of the edges to candidates, each of shape ``[E]``; row -1 is not a candidate."""
 
@@ -437,6 +424,14 @@ class _EdgeArrays(NamedTuple):
 def _add_edge_features(
     matrix: Matrix, evidence: Evidence, likelihood: Floats, several: float
 ) -> None:
+    """Fill in the features that edges give.
+
+    Args:
+        matrix: Features of the candidates.
+        evidence: The candidates, and the edges.
+        likelihood: Of relevance without the graph, relative to the best, in (0, 1]; shape ``[n]``.
+        several: How far several texts are likely to answer, in [0, 1].
+    """
     edges = _EdgeArrays.from_evidence(evidence)
     if not len(edges.targets):
         return
@@ -467,21 +462,14 @@ def _add_edge_features(
         through_terms = several * others * likely * part * length
         _set_maximum(matrix, "shared_term", edges.targets, through_terms, shared)
         missing = evidence.term_weights[edges.sources] == 0
-        weights = evidence.term_weights * _weigh_by_candidates(evidence.term_weights)
+        # A word counts 1 if at most the root of the number of candidates have it, 0 if all have.
+        count = len(evidence.pool) + 1
+        having = (evidence.term_weights > 0).sum(axis=0) + 0.5
+        specific = np.clip(2.0 * np.log(count / having) / np.log(count), 0.0, 1.0)
+        weights = evidence.term_weights * specific
         added = weights[edges.targets] * missing
         gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)
         _set_maximum(matrix, "bridge", edges.targets, gain * likely, spreading)
-
-
-def _weigh_by_candidates(term_weights: Floats) -> Floats:
-    """1 for a word that at most the root of the number of candidates have, 0 for one of all.
-
-    Shape ``[Q]``.
-    """
-    count = len(term_weights) + 1
-    having = (term_weights > 0).sum(axis=0) + 0.5
-    weights: Floats = np.clip(2.0 * np.log(count / having) / np.log(count), 0.0, 1.0)
-    return weights
 
 
 def _set_maximum(

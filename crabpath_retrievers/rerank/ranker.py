@@ -155,7 +155,8 @@ class Ranker:
             among: Indices of the candidates that may be chosen.
         """
         chosen = np.asarray(among, dtype=np.intp)
-        weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
+        per_unit = self.calibration.slope * self.weights[_COVERAGE]  # of coverage, in log-odds
+        weights = per_unit / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
         terms, again = evidence.weighed_words[chosen], evidence.focus
         order, added = greedy_coverage(odds, terms, weights, k, again)
@@ -223,7 +224,8 @@ class Ranker:
             prior = 1.0 / (1.0 + np.exp(-odds - _expect_one(odds)))
             complement = 1.0 / (1.0 + np.exp(odds))  # 1 - prior would round to 0
             odds = odds + np.log1p(uses / prior) - np.log1p(passes / complement)
-        added = self._coverage_weight * matrix[:, _COVERAGE] / (1.0 + uses + passes)
+        per_unit = self.calibration.slope * self.weights[_COVERAGE]
+        added = per_unit * matrix[:, _COVERAGE] / (1.0 + uses + passes)
         total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
         return total
 
@@ -239,11 +241,6 @@ class Ranker:
         columns = [*_USES, *_PASSES]
         trials: Floats = matrix[:, columns] @ self.weights[columns]
         return trials
-
-    @property
-    def _coverage_weight(self) -> float:
-        """Calibrated log-odds per unit of coverage."""
-        return float(self.calibration.slope * self.weights[_COVERAGE])
 
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""

@@ -47,16 +47,12 @@ from crabpath_retrievers.retrieval.corrections import (
     SAME_QUESTION,
     choose_corrections,
     find_current_corrections,
-    insert_corrections,
     mark_corrections,
 )
 from crabpath_retrievers.retrieval.dates import (
     Version,
     choose_versions,
     find_versions,
-    has_date,
-    keep_near_equal,
-    put_versions_first,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits
@@ -73,6 +69,15 @@ _log = logging.getLogger(__name__)
 _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
 _LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibition", "coverage"})]
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
+_NOT_SAID = [  # columns that say nothing about how well a text or feedback fits
+    FEATURES.index(name)
+    for name in (
+        *("document", "name", "exact", "mention", "likely_mention", "mentioned_by", "link"),
+        *("linked_by", "shared_term", "bridge", "pagerank", "far", "agreement", "recency"),
+        "contrast",  # the vectors of two versions differ by noise
+    )
+]
+_AHEAD = 0.3  # log-odds from which a text is the better answer, and no former version
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,6 @@ class DocumentChooser:
             self._explore,
             self._fit_budget,
             _return_best,
-            _read_documents,
         ):
             stage(ranking)
         return ranking
@@ -230,8 +234,20 @@ class DocumentChooser:
 
     def _drop_repeats(self, ranking: Ranking) -> Ranking:
         """Leave out documents that say what a better one says, until there are none."""
-        while ranking.found.query.candidate_ids is None and (repeats := _find_repeats(ranking)):
-            found = _leave_out(repeats.keys(), ranking.found)
+        while ranking.found.query.candidate_ids is None:
+            found, documents = ranking.found, ranking.nodes
+            vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
+            nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
+            repeats = find_repeats(nodes, vectors, found.read.stretch)
+            if not repeats:
+                break
+            # The rest of the candidates may have as many.
+            near = find_near({*repeats.values()}, vectors, found.read.stretch)
+            ids = sorted({*near} - documents.keys())
+            rest = found.read.walk.get_documents(ids, found.seeds.clock)
+            others = [rest[name] for name in near if name in rest]
+            repeats = find_repeats([*nodes, *others], vectors, found.read.stretch)
+            found = _leave_out(repeats.keys(), found)
             ranking = self.rank(replace(found, repeats={**found.repeats, **repeats}))
         return ranking
 
@@ -241,7 +257,11 @@ class DocumentChooser:
         if found.query.candidate_ids is not None:
             return ranking
         pool, nodes = found.evidence.pool, ranking.nodes
-        dated = [name for name, node in nodes.items() if has_date(node.metadata, settings)]
+        dated = [
+            name
+            for name, node in nodes.items()
+            if any(node.metadata.get(key) for key in settings.begin)
+        ]
         if not (pairs := find_versions(dated, found.evidence) if dated else ()):
             return ranking
         ids = sorted({pool[j].head.id for _, j in pairs} - nodes.keys())
@@ -347,7 +367,7 @@ class DocumentChooser:
             return
         order = [*ranking.order, *ranking.spare]
         corrections, others = ranking.corrections, found.list_corrections()
-        together = insert_corrections(order, len(order), corrections, others)
+        together = _insert_corrections(order, len(order), corrections, others)
         heads = [found.evidence.pool[i].head for i in together]
         documents = found.read.walk.get_documents([head.id for head in heads], found.seeds.clock)
         documents |= mark_corrections(found.read, documents, query.namespace)
@@ -428,9 +448,20 @@ def _spare_notes(
 
 
 def _choose_versions(ranking: Ranking) -> None:
-    """Keep the right versions whose other text is no better answer."""
-    better, ranker = ranking.found.better, ranking.ranker
-    ranking.better = keep_near_equal(better, ranking.among, ranker.log_odds, ranking.matrix)
+    """Keep the right versions whose other text is no better answer, by text and feedback.
+
+    Near-equal records, such as tickets of one title, are no versions of each other: the question
+    tells which is meant. And feedback that prefers the other one counts.
+    """
+    if not ranking.found.better:
+        return
+    odds = ranking.ranker.log_odds(_blank(ranking.matrix, _NOT_SAID))
+    allowed = set(ranking.among)
+    ranking.better = {
+        other: version
+        for other, version in ranking.found.better.items()
+        if version.place in allowed and odds[other] - odds[version.place] <= _AHEAD
+    }
 
 
 def _order_candidates(ranking: Ranking) -> None:
@@ -446,14 +477,21 @@ def _order_candidates(ranking: Ranking) -> None:
 
 def _put_versions_first(ranking: Ranking) -> None:
     """Put the right version of each text before the other ones."""
-    if ranking.better:
-        ranking.order = put_versions_first(ranking.order, ranking.better)
+    placed: dict[int, None] = {}
+    for index in ranking.order:
+        if version := ranking.better.get(index):
+            placed.setdefault(version.place)
+        placed.setdefault(index)
+    ranking.order = [*placed]
 
 
 def _return_best(ranking: Ranking) -> None:
-    """Describe the best k, corrections with them, and spare notes where fewer are left."""
+    """Describe the best k, corrections with them, and spare notes where fewer are left.
+
+    Their contents are read; those of documents that still exist.
+    """
     found, ranker, matrix, k = ranking.found, ranking.ranker, ranking.matrix, ranking.found.query.k
-    chosen = insert_corrections(ranking.order, k, ranking.corrections, found.list_corrections())
+    chosen = _insert_corrections(ranking.order, k, ranking.corrections, found.list_corrections())
     rest = [i for i in ranking.spare if i not in chosen]
     chosen += rest[: max(0, k - len(chosen))]
     if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
@@ -479,28 +517,38 @@ def _return_best(ranking: Ranking) -> None:
         )
         for i in chosen
     ]
+    names = [item.node for item in ranking.documents]
+    ranking.nodes = found.read.walk.get_documents(names, found.seeds.clock)
 
 
-def _read_documents(ranking: Ranking) -> None:
-    """Read the contents of ranked documents; of those that still exist."""
-    names, clock = [item.node for item in ranking.documents], ranking.found.seeds.clock
-    ranking.nodes = ranking.found.read.walk.get_documents(names, clock)
+def _insert_corrections(
+    order: Sequence[int],
+    k: int,
+    corrections: Mapping[int, int],
+    others: AbstractSet[int] = frozenset(),
+) -> list[int]:
+    """The best k, with each correction before what it corrects; corrections come on top of k.
 
+    A correction that ranks higher by itself stays where it is.
 
-def _find_repeats(ranking: Ranking) -> dict[str, str]:
-    """The document that is ranked before and says the same, by the id of each repeat."""
-    found, stretch = ranking.found, ranking.found.read.stretch
-    vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
-    documents = ranking.nodes
-    nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
-    repeats = find_repeats(nodes, vectors, stretch)
-    if repeats:  # the rest of the candidates may have as many
-        near = find_near({*repeats.values()}, vectors, stretch)
-        ids = sorted({*near} - documents.keys())
-        rest = found.read.walk.get_documents(ids, found.seeds.clock)
-        others = [rest[name] for name in near if name in rest]
-        repeats = find_repeats([*nodes, *others], vectors, stretch)
-    return repeats
+    Args:
+        order: Candidates, best first.
+        k: Most candidates beside corrections.
+        corrections: The note that goes with each corrected candidate.
+        others: Corrections that go with no candidate.
+    """
+    notes = {*others, *corrections.values()}
+    chosen: dict[int, None] = {}
+    places = k
+    for index in order:
+        if not places:
+            break
+        if index not in notes:
+            places -= 1
+            if index in corrections:
+                chosen[corrections[index]] = None
+        chosen[index] = None
+    return list(chosen)
 
 
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
@@ -551,11 +599,16 @@ def describe_returned(
         propensity: Probability that a draw of the ranker returns it, in [0, 1].
         superseded_by: Id of a newer version of it.
     """
+    path: tuple[PathEdge, ...] = ()
+    if visit := walk.visits.get(hit.head.key):
+        path = visit.path
+    elif not hit.found and best is not None:  # the edge was not followed
+        path = (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
     return ReturnedDocument(
         node=hit.head.id,
         probability=round(score[0], DIGITS),
         origin="seed" if hit.found else "walk",
-        path=_path(hit, walk, best),
+        path=path,
         features={
             name: round(value, DIGITS)
             for name, value in zip(FEATURES, row.tolist(), strict=True)
@@ -567,16 +620,6 @@ def describe_returned(
         trials=round(score[2], DIGITS),
         superseded_by=superseded_by,
     )
-
-
-def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, ...]:
-    """Route to a visited node, or route to its strongest source plus the edge not followed."""
-    visit = walk.visits.get(hit.head.key)
-    if visit:
-        return visit.path
-    if hit.found or best is None:
-        return ()
-    return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
 
 
 _MIN_SIMILARITY = 0.97  # least similarity of texts that are compared word by word

@@ -8,7 +8,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -274,36 +273,6 @@ def choose_corrections(
         document: max(questions.values(), key=lambda note: odds[note])
         for document, questions in latest.items()
     }
-
-
-def insert_corrections(
-    order: Sequence[int],
-    k: int,
-    corrections: Mapping[int, int],
-    others: AbstractSet[int] = frozenset(),
-) -> list[int]:
-    """The best k, with each correction before what it corrects; corrections come on top of k.
-
-    A correction that ranks higher by itself stays where it is.
-
-    Args:
-        order: Candidates, best first.
-        k: Most candidates beside corrections.
-        corrections: The note that goes with each corrected candidate.
-        others: Corrections that go with no candidate.
-    """
-    notes = {*others, *corrections.values()}
-    chosen: dict[int, None] = {}
-    places = k
-    for index in order:
-        if not places:
-            break
-        if index not in notes:
-            places -= 1
-            if index in corrections:
-                chosen[corrections[index]] = None
-        chosen[index] = None
-    return list(chosen)
 
 
 def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:

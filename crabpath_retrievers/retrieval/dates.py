@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import chain
@@ -13,8 +13,8 @@ import numpy as np
 from crabpath_retrievers.config import DateSettings
 from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.records import Candidate, Node, stack_vectors, stretch_cosine
-from crabpath_retrievers.core.text import Floats, format_value
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.rerank.features import Evidence
 
 _DatedText: TypeAlias = tuple[Node, datetime, datetime | None]  # valid from when, until when
 _log = logging.getLogger(__name__)
@@ -65,20 +65,6 @@ _NOW = frozenset(
 )
 _YEAR = 4  # digits
 _SEPARATORS = re.compile(r"[\s()\[\],.:;_\u2013\u2014]+|(?<=\w)-(?=\w)")
-_NOT_SAID = [  # columns that say nothing about how well a text or feedback fits
-    FEATURES.index(name)
-    for name in (
-        *("document", "name", "exact", "mention", "likely_mention", "mentioned_by", "link"),
-        *("linked_by", "shared_term", "bridge", "pagerank", "far", "agreement", "recency"),
-        "contrast",  # the vectors of two versions differ by noise
-    )
-]
-_AHEAD = 0.3  # log-odds from which a text is the better answer, and no former version
-
-
-def has_date(metadata: Mapping[str, Any], settings: DateSettings) -> bool:
-    """Whether metadata may say from when a document is valid."""
-    return any(metadata.get(key) for key in settings.begin)
 
 
 def _read_first(
@@ -288,48 +274,3 @@ def _shorten(title: str, dated: datetime) -> str:
         return "" if abs(int(found[1]) - dated.year) <= 1 else found[0]
 
     return _SEPARATORS.sub("", _YEARS.sub(drop, title)).casefold()
-
-
-def keep_near_equal(
-    better: Mapping[int, Version],
-    among: Sequence[int],
-    odds: Callable[[Matrix], Floats],
-    matrix: Matrix,
-) -> dict[int, Version]:
-    """The versions whose other text is no better answer, by what it says and what was learned.
-
-    Near-equal records, such as tickets of one title, are no versions of each other: the question
-    tells which is meant. And feedback that prefers the other one counts.
-
-    Args:
-        better: The version that is right at the moment, by the index of each other one.
-        among: Indices of the candidates that may be returned.
-        odds: Log-odds of relevance for features.
-        matrix: Features of the candidates.
-    """
-    if not better:
-        return {}
-    said = matrix.copy()
-    said[:, _NOT_SAID] = 0.0
-    found = odds(said)
-    allowed = set(among)
-    return {
-        other: version
-        for other, version in better.items()
-        if version.place in allowed and found[other] - found[version.place] <= _AHEAD
-    }
-
-
-def put_versions_first(order: Sequence[int], better: Mapping[int, Version]) -> list[int]:
-    """The order with the right version of each text before the other ones.
-
-    Args:
-        order: Indices of candidates, best first.
-        better: The version that is right at the moment, by the index of each other one.
-    """
-    placed: dict[int, None] = {}
-    for index in order:
-        if version := better.get(index):
-            placed.setdefault(version.place)
-        placed.setdefault(index)
-    return [*placed]

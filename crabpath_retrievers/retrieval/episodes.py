@@ -204,7 +204,12 @@ class EpisodeMemory:
             first = max(0, len(similar) - neighbours)
             best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
-            return self._read_near(read, vector, clock, [ids[row] for row in best.tolist()])
+            near = self._episodes.get_rows(
+                clock,
+                [ids[row] for row in best.tolist()],
+                lambda new: {e.id: e for e in read.learned.episodes(namespace, new)},
+            )
+            return self._rank(read, vector, [*near.values()])
         if not self._collections.available:
             latest = read.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(read, vector, latest)
@@ -269,14 +274,6 @@ class EpisodeMemory:
         while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]):
             blocks[-2:] = [np.concatenate(blocks[-2:])]
         return _CachedVectors(version, rows, tuple(blocks))
-
-    def _read_near(
-        self, read: Reader, vector: Vector, clock: Clock, ids: Sequence[str]
-    ) -> list[EpisodeMatch]:
-        def fetch(new: list[str]) -> dict[str, StoredEpisode]:
-            return {e.id: e for e in read.learned.episodes(clock.key, new)}
-
-        return self._rank(read, vector, [*self._episodes.get_rows(clock, ids, fetch).values()])
 
     def _rank(
         self, read: Reader, vector: Vector, episodes: Sequence[StoredEpisode]

@@ -170,8 +170,8 @@ class NamespaceModels:
         return self._get(read, namespace, clock)[1]
 
     def has_lost(self, read: Reader, namespace: str, clock: Clock) -> bool:
-        """Whether the ranking before any lesson answers a namespace: feedback shows a loss."""
-        return bool(clock.learned) and self._settings.gate and self._get(read, namespace, clock)[2]
+        """Whether feedback of a namespace shows a loss: the ranking before any lesson answers."""
+        return self._settings.gate and self._get(read, namespace, clock)[2]
 
     def _get(self, read: Reader, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
         """Version of a namespace, the ranker that it has learned, and whether it has lost."""

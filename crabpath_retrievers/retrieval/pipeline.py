@@ -53,7 +53,7 @@ from crabpath_retrievers.retrieval.dates import (
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
-from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
+from crabpath_retrievers.retrieval.walk import Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
@@ -314,20 +314,19 @@ class RetrievalPipeline:
     def _embed(self, query: Query) -> Operations[Vector]:
         """Unit vector ``[d]`` of the query, of the embedder that the store was built with."""
         if query.vector is not None:
-            return (yield from self._verify(to_unit_vector(query.vector)))
-        try:
-            if not self.fingerprint.fits(None):
-                yield from perform(self.fingerprint.verify)
-            vector = yield from perform_sync_or_async(
-                lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
-            )
-        except InvalidInputError as error:
-            _log.warning("a question is answered by its words alone: %s", error)
-            size = self.fingerprint.size or 1
-            return (yield from perform(self.search.find_stand_in, self.store, query, size))
-        return (yield from self._verify(vector))
-
-    def _verify(self, vector: Vector) -> Operations[Vector]:
+            vector = to_unit_vector(query.vector)
+        else:
+            try:
+                if not self.fingerprint.fits(None):
+                    yield from perform(self.fingerprint.verify)
+                vector = yield from perform_sync_or_async(
+                    lambda: self.embedder.query(query.text),
+                    lambda: self.embedder.aquery(query.text),
+                )
+            except InvalidInputError as error:
+                _log.warning("a question is answered by its words alone: %s", error)
+                size = self.fingerprint.size or 1
+                return (yield from perform(self.search.find_stand_in, self.store, query, size))
         if not self.fingerprint.fits(vector):
             yield from perform(self.fingerprint.verify, vector)
         return vector
@@ -391,7 +390,7 @@ class RetrievalPipeline:
         walker = Walker(
             request,
             vector,
-            read_edges=self._make_edge_reader(attempt, clock),
+            read_edges=lambda keys: read.run(partial(self._read_edges, attempt, clock, keys)),
             router=router,
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
@@ -401,20 +400,16 @@ class RetrievalPipeline:
         )
         return walker.steps(choose_entries(hits, self.settings))
 
-    def _make_edge_reader(self, attempt: _Attempt, clock: Clock) -> ReadEdges:
-        """Reader of a walk's edges, in a confined one only of those to allowed documents."""
+    def _read_edges(self, attempt: _Attempt, clock: Clock, keys: Sequence[int]) -> Frontier:
+        """Edges of a frontier; in a confined walk only to what the filter allows."""
         read, query, vector, _, _ = attempt
-
-        def read_edges(keys: Sequence[int]) -> Frontier:
-            frontier = read.walk.get_outgoing_edges(keys, clock)
-            if not (query.filter and query.confined):
-                return frontier
-            edges, stops = frontier
-            ids = sorted({edge.target.id for edge in edges})
-            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
-            return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
-
-        return lambda keys: read.run(partial(read_edges, keys))
+        frontier = read.walk.get_outgoing_edges(keys, clock)
+        if not (query.filter and query.confined):
+            return frontier
+        edges, stops = frontier
+        ids = sorted({edge.target.id for edge in edges})
+        allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+        return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
     def _collect_candidates(
         self,
@@ -486,7 +481,7 @@ class RetrievalPipeline:
         """
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        is_frozen = self.models.has_lost(attempt.read, query.namespace, clock)
+        is_frozen = clock.learned > 0 and self.models.has_lost(attempt.read, query.namespace, clock)
         ranking = self.chooser.choose(replace(found, is_frozen=is_frozen))
         found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
@@ -544,29 +539,21 @@ def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> 
     }
 
 
-def _estimate_use(hit: Candidate) -> float:
-    """Share of its trials for like questions in which a document was used, in [0, 1)."""
-    uses = hit.again + hit.episode
-    return uses / (uses + hit.passed + hit.missed + _NO_USES)
-
-
 def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
     """The nodes from which the walk starts, with their energy in [0, 1], best first."""
     seeds = settings.seeds
-    scored = [
-        (
-            max(
-                seeds.hint_score * hit.hint,
-                seeds.similarity_weight * hit.similarity
-                + seeds.lexical_weight * hit.lexical
-                + seeds.name_weight * hit.name,
-                seeds.episode_score * _estimate_use(hit),
-            ),
-            hit.hint,
-            hit.head,
+    scored = []
+    for hit in hits:
+        found = (
+            seeds.similarity_weight * hit.similarity
+            + seeds.lexical_weight * hit.lexical
+            + seeds.name_weight * hit.name
         )
-        for hit in hits
-    ]
+        # Share of its trials for like questions in which the document was used, in [0, 1).
+        uses = hit.again + hit.episode
+        used = uses / (uses + hit.passed + hit.missed + _NO_USES)
+        energy = max(seeds.hint_score * hit.hint, found, seeds.episode_score * used)
+        scored.append((energy, hit.hint, hit.head))
     # Hinted nodes are entries whatever their score; of equal ones those with the first ids.
     best = sorted(scored, key=lambda item: (-item[1], -item[0], item[2].id))[: seeds.max_entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]

@@ -128,7 +128,12 @@ class NodeChoices:
             closed: Keys of nodes that this walk may not enter again.
         """
         if len({edge.target.key for edge in edges}) < len(edges):
-            edges = _keep_strongest(edges)
+            strongest: dict[tuple[int, bool], WalkEdge] = {}
+            for edge in edges:
+                key = (edge.target.key, edge.tier is Tier.INHIBITORY)
+                if key not in strongest or abs(strongest[key].weight) < abs(edge.weight):
+                    strongest[key] = edge
+            edges = list(strongest.values())
         ranked = sorted(edges, key=lambda e: -(e.weight + e.relevance))
         reflexes = [edge for edge in ranked if edge.tier is Tier.REFLEX]
         habitual = [
@@ -190,16 +195,6 @@ class NodeChoices:
             temperature=temperature,
             decided_by="reflex" if decision is None else decision.decided_by,
         )
-
-
-def _keep_strongest(edges: Iterable[WalkEdge]) -> list[WalkEdge]:
-    """Of several edges to one target the strongest of each sign."""
-    strongest: dict[tuple[int, bool], WalkEdge] = {}
-    for edge in edges:
-        key = (edge.target.key, edge.tier is Tier.INHIBITORY)
-        if key not in strongest or abs(strongest[key].weight) < abs(edge.weight):
-            strongest[key] = edge
-    return list(strongest.values())
 
 
 def follow_probability(edge: WalkEdge, probabilities: Mapping[int, float]) -> float:
@@ -286,8 +281,8 @@ class Walker:
         frontier = list(self._walk.visits)
         empty_hops = 0
         for hop in range(1, self._settings.max_hops + 1):
-            exhausted = empty_hops >= self._settings.max_empty_hops or not self._remaining_nodes()
-            if not frontier or exhausted:
+            is_full = len(self._walk.visits) >= self._settings.max_nodes
+            if not frontier or is_full or empty_hops >= self._settings.max_empty_hops:
                 break
             before = len(self._walk.visits)
             reached = yield from self._walk_hop(frontier, hop)
@@ -427,7 +422,8 @@ class Walker:
         followed: list[WalkEdge] = []
         cut = False
         for edge in wanted:
-            cut = len(followed) >= self._settings.max_new_nodes or not self._remaining_nodes()
+            is_full = len(self._walk.visits) >= self._settings.max_nodes
+            cut = is_full or len(followed) >= self._settings.max_new_nodes
             if cut:
                 break
             if self._entered[edge.target.key] < self._settings.max_visits_per_node:
@@ -455,6 +451,3 @@ class Walker:
     def _enter(self, visit: VisitedNode) -> None:
         self._entered[visit.head.key] += 1
         self._walk.visits.setdefault(visit.head.key, visit)
-
-    def _remaining_nodes(self) -> int:
-        return self._settings.max_nodes - len(self._walk.visits)

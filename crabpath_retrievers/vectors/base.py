@@ -265,11 +265,7 @@ class StoredVectors(VectorIndex):
             raise InvalidInputError(msg)
 
     def upsert(self, *_: object) -> None:
-        """Refuse to write.
-
-        Raises:
-            StoreReadOnlyError: Always.
-        """
+        """Refuse to write."""
         msg = f"{self.description} were opened for queries alone: another process holds the index"
         raise StoreReadOnlyError(msg)
 
@@ -308,12 +304,7 @@ def find_deleted(
 def find_differing(
     catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
 ) -> Iterator[str]:
-    """Ids of the chunks whose vector is missing in an index, or is that of another text.
-
-    Args:
-        catalog: Of the graph store, which has all vectors in half precision.
-        read_vectors: Reads those of the index by id.
-    """
+    """Ids of the chunks whose vector is missing in an index, or is that of another text."""
     for part in split_batches(catalog.chunk_ids(), _COMPARED):
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():

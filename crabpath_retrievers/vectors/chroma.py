@@ -88,17 +88,11 @@ class ChromaIndex(VectorIndex):
     has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
-        """Use an existing collection.
-
-        Args:
-            collection: A Chroma collection.
-            batch: Most records in one write.
-            where: Description for messages.
-        """
+        """Use an existing collection: ``batch`` is the most records in one write."""
         self._collection: Collection | None = collection
         self._batch = batch
         self._where = where or f"Chroma collection {collection.name!r}"
-        self._client: ClientAPI | None = None
+        self._client: Any = None  # needed for other collections alone
         self._owns_client = False
         self._directory: ChromaDirectory | None = None
         self._generation = 0
@@ -108,12 +102,7 @@ class ChromaIndex(VectorIndex):
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
-        """Open or create a collection in a directory that only this process uses.
-
-        Raises:
-            StoreLockedError: Another process uses the directory; it would read stale data.
-            StoreError: The files cannot be read, and contain collections of others.
-        """
+        """Open or create a collection in a directory that only this process uses."""
         with _translate_errors(str(path)):
             directory = ChromaDirectory.enter(path, name)
         where = f"{_EMBEDDED}{directory.path}"
@@ -136,12 +125,7 @@ class ChromaIndex(VectorIndex):
     def from_client(
         cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
-        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
-
-        Raises:
-            InvalidInputError: The existing collection uses another distance than cosine.
-            StoreUnavailableError: The server cannot be reached.
-        """
+        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …)."""
         note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
@@ -163,15 +147,7 @@ class ChromaIndex(VectorIndex):
 
     @classmethod
     def at_url(cls, url: str) -> "ChromaIndex":
-        """Open or create a collection on a Chroma server.
-
-        Args:
-            url: ``http://host:port`` or ``https://host``; a path names another collection.
-
-        Raises:
-            InvalidInputError: The URL is malformed.
-            StoreUnavailableError: The server cannot be reached.
-        """
+        """Open or create a collection on a Chroma server; see :func:`create_client`."""
         client, name = create_client(url)
         index = cls.from_client(client, name, where=f"Chroma at {url}")
         index._owns_client = True  # noqa: SLF001  its own class
@@ -181,7 +157,7 @@ class ChromaIndex(VectorIndex):
         """Another collection in the same place; it is released with this one."""
         other = self._run(
             lambda own: ChromaIndex.from_client(
-                cast("ClientAPI", self._client), f"{own.name}-{name}", where=self._where
+                self._client, f"{own.name}-{name}", where=self._where
             ),
             writes=True,
         )
@@ -231,13 +207,12 @@ class ChromaIndex(VectorIndex):
         # The main one last: while it has its name, this is not done.
         for name in sorted(filter(is_next, held), reverse=True):
             self._rename(name, main + name.removeprefix(following))
-        self._collection = self._run(lambda _: cast("ClientAPI", self._client).get_collection(main))
+        self._collection = self._run(lambda _: self._client.get_collection(main))
 
     def _list_collections(self) -> list[str]:
         """Names of all collections of this memory."""
         main = self._records.name.removesuffix(f"-{NEXT}")
-        known = self._run(lambda _: cast("ClientAPI", self._client).list_collections())
-        names = [collection.name for collection in known]
+        names = [held.name for held in self._run(lambda _: self._client.list_collections())]
         return [name for name in names if name == main or find_owner(name) == main]
 
     def _delete(self, name: str) -> None:
@@ -245,13 +220,12 @@ class ChromaIndex(VectorIndex):
 
         def delete(_: "Collection") -> None:
             with suppress(NotFoundError):  # another call has forgotten the same namespace
-                cast("ClientAPI", self._client).delete_collection(name)
+                self._client.delete_collection(name)
 
         self._run(delete, writes=True)
 
     def _rename(self, name: str, other: str) -> None:
-        client = cast("ClientAPI", self._client)
-        self._run(lambda _: client.get_collection(name).modify(name=other), writes=True)
+        self._run(lambda _: self._client.get_collection(name).modify(name=other), writes=True)
 
     @property
     def local(self) -> bool:
@@ -275,8 +249,7 @@ class ChromaIndex(VectorIndex):
         if self._collection is None:
             msg = f"{self._where} is closed: open the memory again"
             raise StoreError(msg)
-        if self._generation != self.generation:
-            assert self._directory is not None  # noqa: S101
+        if self._directory is not None and self._generation != self._directory.generation:
             with _translate_errors(self._where):  # a client that was given up is made anew
                 generation, client = self._directory.generation, self._directory.client
             again = ChromaIndex.from_client(client, self._collection.name, where=self._where)
@@ -284,13 +257,6 @@ class ChromaIndex(VectorIndex):
             self._generation = generation
             assert self._collection is not None  # noqa: S101
         return self._collection
-
-    @contextmanager
-    def _use_client(self) -> Iterator[None]:
-        """Use the client inside, whose errors become CrabPath's."""
-        used = nullcontext() if self._directory is None else self._directory.use()
-        with used, _translate_errors(self._where):
-            yield
 
     def _run(self, work: "Callable[[Collection], T]", *, writes: bool = False) -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
@@ -329,8 +295,9 @@ class ChromaIndex(VectorIndex):
         left = _ATTEMPTS
         while True:
             left -= 1
+            used = nullcontext() if self._directory is None else self._directory.use()
             try:
-                with self._use_client():
+                with used, _translate_errors(self._where):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -403,24 +370,26 @@ class ChromaIndex(VectorIndex):
         allowed: set[str] = set()
         for part in split_batches(ids, self._batch):
             # With ids and a condition in one call, Chroma takes time quadratic in the ids.
-            page = self._run(partial(_read_metadata, ids=part))
+            page = self._get(part, "metadatas")
             found = zip(page["ids"], page["metadatas"] or (), strict=True)
             allowed |= {node_id for node_id, metadata in found if satisfies(metadata or {})}
         return allowed
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Select the ids that the collection contains."""
-        existing: set[str] = set()
-        for part in split_batches(ids, self._batch):
-            page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
-            existing |= set(page["ids"])
-        return existing
+        parts = split_batches(ids, self._batch)
+        return {found for part in parts for found in self._get(part)["ids"]}
 
     def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors ``[d]`` of those of the ids that the collection contains."""
-        page = self._run(lambda records: records.get(ids=list(ids), include=["embeddings"]))
+        page = self._get(ids, "embeddings")
         vectors = page["embeddings"]
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
+
+    def _get(self, ids: Sequence[str], *fields: str) -> "GetResult":
+        """Fields of the records with these ids."""
+        include = cast("Any", list(fields))
+        return self._run(lambda records: records.get(ids=list(ids), include=include))
 
     def read_stamp(self) -> str | None:
         """Stamp that was written last, when this collection was opened; None if nothing."""
@@ -502,10 +471,6 @@ def _query(
     return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
 
-def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":
-    return records.get(ids=list(ids), include=["metadatas"])
-
-
 def _find_changed(
     records: "Collection", entries: "Sequence[_Entry]"
 ) -> "Iterator[tuple[str, Vector, dict[str, Any] | None]]":
@@ -526,12 +491,7 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """A client of the server at a URL, and the name of the collection in the URL.
-
-    Raises:
-        InvalidInputError: The URL is malformed.
-        StoreUnavailableError: The server cannot be reached.
-    """
+    """A client of the server at a URL, and the name of the collection in the URL."""
     client, name = create_client(url)
     try:
         yield client, name
@@ -540,11 +500,7 @@ def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
 
 
 def _parse(given: MetadataFilter) -> Condition:
-    """A filter as a condition.
-
-    Raises:
-        InvalidInputError: It is none.
-    """
+    """A filter as a condition."""
     if not isinstance(given, Mapping):
         shown = format_value(given)
         msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
@@ -557,11 +513,7 @@ UNSTORED_KEYS = ("#", "$", "chroma:")
 
 
 def to_chroma(condition: Condition) -> dict[str, Any]:
-    """The condition as Chroma's ``where``, with one operator for each key.
-
-    Raises:
-        InvalidInputError: Chroma does not store a key.
-    """
+    """The condition as Chroma's ``where``, with one operator for each key."""
     if isinstance(condition, Group):
         return {condition.operator: [to_chroma(part) for part in condition.parts]}
     key, operator, value = condition
@@ -673,10 +625,6 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
 
     Args:
         url: ``http://host:port`` or ``https://host``; a path names another collection.
-
-    Raises:
-        InvalidInputError: The URL is malformed.
-        StoreUnavailableError: The server cannot be reached.
     """
     import chromadb
     from chromadb.config import Settings
@@ -712,11 +660,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
 
 
 def _require_answer(url: str, address: str) -> None:
-    """Send one request with a timeout: chromadb waits for ever for a server that accepts only.
-
-    Raises:
-        StoreUnavailableError: The server does not answer within the time limit.
-    """
+    """Send one request with a timeout: chromadb waits for ever for a server that accepts only."""
     with track_waiting() as until:
         left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
         try:

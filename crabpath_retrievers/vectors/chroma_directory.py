@@ -92,12 +92,7 @@ class ChromaDirectory:
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
-        """Open a directory; use :meth:`enter`, which shares it.
-
-        Args:
-            path: The directory.
-            name: Name of the collection; names that begin with it and a dash belong to it.
-        """
+        """Open a directory; use :meth:`enter`, which shares it."""
         self.path, self._name = path, name
         self.generation, self.is_refilling = 0, False
         self._users, self.lock = 0, threading.RLock()
@@ -116,10 +111,6 @@ class ChromaDirectory:
         """The directory at a path, for one more memory.
 
         A process that leaves it within the time limit is waited for.
-
-        Raises:
-            StoreLockedError: Another process uses the directory, and goes on to.
-            StoreError: The files cannot be read, and contain collections of others.
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = ensure_private_directory(path).resolve()
@@ -168,18 +159,7 @@ class ChromaDirectory:
                     self._lock.release()
 
     def replace_damaged(self, error: StoreError, name: str) -> bool:
-        """Move damaged files aside and continue with an empty directory.
-
-        Args:
-            error: The failure of an operation.
-            name: Name of the collection of the operation.
-
-        Returns:
-            Whether this call has replaced the files.
-
-        Raises:
-            StoreError: The directory contains collections of others.
-        """
+        """Move damaged files aside and continue with an empty directory."""
         with self.lock:
             if self.is_refilling or not self._is_damaged(error, name):
                 return False
@@ -190,9 +170,6 @@ class ChromaDirectory:
         """Read all files, and replace them if one is damaged.
 
         Chroma's engine reads past the ends of damaged files, which ends the process.
-
-        Raises:
-            StoreError: The directory contains collections of others.
         """
         with self.lock:
             if why := find_damage(self.path, self._name, whole=True):
@@ -212,11 +189,7 @@ class ChromaDirectory:
                 self._changed.notify_all()
 
     def erase(self) -> None:
-        """Erase deleted vectors from the files; operations wait meanwhile.
-
-        Raises:
-            StoreError: The files cannot be read, or have a later format.
-        """
+        """Erase deleted vectors from the files; operations wait meanwhile."""
         with self.lock, self._changed:
             self._closed = True
             try:
@@ -517,11 +490,7 @@ WHERE s.scope = 'VECTOR' AND (c.name = ? OR c.name LIKE ? || '-%')
 
 
 def read_collections(path: Path) -> dict[str, set[str]]:
-    """Ids of the vectors in a directory of Chroma, by collection.
-
-    Raises:
-        StoreError: There is no catalogue, or it cannot be read.
-    """
+    """Ids of the vectors in a directory of Chroma, by collection."""
     if not (path / CATALOGUE_FILE).is_file():
         msg = f"there are no vectors at {path}"
         raise StoreError(msg)
@@ -546,9 +515,6 @@ def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set
     """Number of vectors in a collection, and those of the ids that exist.
 
     Chroma itself would load the whole index first.
-
-    Raises:
-        StoreError: The files cannot be read.
     """
     with _read_catalogue(path) as connection:
         row = connection.execute("SELECT id FROM collections WHERE name = ?", (name,)).fetchone()
@@ -560,11 +526,7 @@ def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set
 
 
 def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, Vector]]":
-    """A function that reads the vectors of a collection by id, from the files.
-
-    Raises:
-        StoreError: The files cannot be read.
-    """
+    """A function that reads the vectors of a collection by id, from the files."""
     queued, labels, rows = dict[str, Vector](), dict[str, int](), dict[int, int]()
     elements: Any = ()
     with _read_catalogue(path) as connection:
@@ -589,11 +551,7 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Collections, among one and its siblings, whose queue holds deleted vectors.
-
-    Raises:
-        StoreError: The files cannot be read.
-    """
+    """Collections, among one and its siblings, whose queue holds deleted vectors."""
     with _read_catalogue(path) as connection:
         return _read_column(connection, _UNWRITTEN, name=name)
 
@@ -604,9 +562,6 @@ def rewrite_files(path: Path, name: str) -> None:
     SQLite keeps it in free pages, and HNSW the vectors of deleted elements, over which searches
     find their way: each becomes that of its nearest neighbour that is left. Nobody may use the
     directory meanwhile, and no deletion may wait in the queue.
-
-    Raises:
-        StoreError: The files cannot be read, or have a later format.
     """
     try:
         with _open_writable(path / CATALOGUE_FILE) as connection:

@@ -84,12 +84,7 @@ def is_of_class(embeddings: Embeddings, names: frozenset[str]) -> bool:
 
 
 def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
-    """Prefixes that an embedder must be given: none if it adds them itself.
-
-    Args:
-        embeddings: The embedder.
-        model: Name of its model.
-    """
+    """Prefixes that an embedder must be given: none if it adds them itself."""
     if not is_of_class(embeddings, _PLAIN):
         return Prefixes()
     name = model.lower()
@@ -252,11 +247,7 @@ def _hide_loading_bars() -> Iterator[None]:
 
 
 def find_packaged_weights() -> Path | None:
-    """Directory of the packaged model, or None. The package's code is never executed.
-
-    Raises:
-        EmbeddingMismatchError: The weights are not the official file.
-    """
+    """Directory of the packaged model, or None. The package's code is never executed."""
     spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -335,10 +326,6 @@ class Embedder:
             embeddings: As for :func:`resolve_embeddings`.
             prefix: What is written before texts; None for what the store remembers, else for what
                 the model is known to need.
-
-        Raises:
-            InvalidInputError: As for :func:`resolve_embeddings`.
-            MissingExtraError: As for :func:`resolve_embeddings`.
         """
         self.name = embeddings if isinstance(embeddings, str) else None
         self._is_default = embeddings is None
@@ -410,19 +397,11 @@ class Embedder:
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of texts, each of shape ``[d]``.
-
-        Raises:
-            InvalidInputError: A text has no usable vector.
-        """
+        """Unit vectors of texts, each of shape ``[d]``."""
         return _require_usable(self.try_documents(texts))
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of questions; in one call of a local model that embeds them like documents.
-
-        Raises:
-            InvalidInputError: A question has no usable vector.
-        """
+        """Unit vectors of questions; one call of a local model that embeds them like documents."""
         local = is_of_class(self.embeddings, frozenset({LOCAL_CLASS}))
         if local and not getattr(self.embeddings, "query_encode_kwargs", None):
             return self._queries(texts)
@@ -445,10 +424,6 @@ class Embedder:
             texts: The texts.
             describe: Describes one of them, by its place from 0, in errors.
             prefix: Written before each; None for that of documents.
-
-        Raises:
-            InvalidInputError: The embedder answers with something else than one vector of numbers
-                per text, all of the same dimension.
         """
         if not texts:  # some embedders refuse an empty list
             return []
@@ -476,16 +451,10 @@ class Embedder:
         return [_scale(array) for array in arrays]
 
     def query(self, text: str) -> Vector:
-        """Unit vector of a query, shape ``[d]``.
-
-        Raises:
-            InvalidInputError: The query has no usable vector.
-            EmbeddingMismatchError: It has another dimension than those of texts.
-        """
-        return self._to_query_vector(self.embeddings.embed_query(self._ask(text)))
-
-    def _ask(self, text: str) -> str:
-        return self.prefixes.query + clean_text(text)
+        """Unit vector of a query, shape ``[d]``."""
+        return self._to_query_vector(
+            self.embeddings.embed_query(self.prefixes.query + clean_text(text))
+        )
 
     def _to_query_vector(self, answer: Any) -> Vector:
         vector = to_unit_vector(answer)
@@ -510,8 +479,8 @@ class Embedder:
         async def embed() -> Vector:
             if self._given is None:  # loading a model takes seconds
                 await asyncio.to_thread(lambda: self.embeddings)
-            answer = await self.embeddings.aembed_query(self._ask(text))
-            return self._to_query_vector(answer)
+            asked = self.prefixes.query + clean_text(text)
+            return self._to_query_vector(await self.embeddings.aembed_query(asked))
 
         return embed()
 
@@ -550,11 +519,7 @@ def _require_usable(vectors: Sequence[Vector | None]) -> list[Vector]:
 
 
 def to_unit_vector(vector: Any) -> Vector:
-    """A vector scaled to length 1, as float32 of shape ``[d]``.
-
-    Raises:
-        InvalidInputError: The vector is empty, not finite, or all zero.
-    """
+    """A vector scaled to length 1, as float32 of shape ``[d]``."""
     found = _scale(_to_array(vector))
     if found is None:
         raise InvalidInputError(_NO_VECTOR)
@@ -618,12 +583,7 @@ def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
 
 
 def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -> None:
-    """Refuse an embedder that the store was not built with.
-
-    Raises:
-        EmbeddingMismatchError: The dimensions differ, the vectors of the same sentence, or what is
-            written before texts.
-    """
+    """Refuse an embedder that the store was not built with."""
     if stored.probe.shape != current.probe.shape:
         what = f"{stored.probe.size} dimensions, not {current.probe.size}"
     elif stored.prefixes != current.prefixes:
@@ -656,11 +616,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
 
 
 def read_identity(meta: Mapping[str, str]) -> EmbedderIdentity | None:
-    """The embedder that a store was built with; None before its first document or note.
-
-    Args:
-        meta: Facts about the graph store.
-    """
+    """The embedder that a store with these facts was built with; None before its first text."""
     if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
         return None
     return parse_identity(meta["embedder"])
@@ -702,15 +658,7 @@ class EmbedderFingerprint:
         return corpus == self._corpus or self._stored is None
 
     def require_current(self, corpus: int | None = None, read: Reader | None = None) -> None:
-        """Refuse to go on where another process has changed the embedder.
-
-        Args:
-            corpus: Version of the corpus.
-            read: Reader of the operation that asks; None for the store.
-
-        Raises:
-            EmbeddingMismatchError: It has.
-        """
+        """Refuse to go on where another process has changed the embedder of this corpus."""
         now = read_identity((read or self._store).catalog.meta())
         if self._stored is not None and now is not None and not are_same(self._stored, now):
             msg = (
@@ -743,9 +691,6 @@ class EmbedderFingerprint:
 
         Args:
             vector: Query vector used instead of the embedder, shape ``[d]``.
-
-        Raises:
-            EmbeddingMismatchError: The embedder or the dimension of the vector differs.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())
@@ -757,11 +702,7 @@ class EmbedderFingerprint:
                 self._compare(self._stored)
 
     def require_size(self, vectors: Iterable[Vector]) -> None:
-        """Refuse vectors ``[d]`` of other dimensions than the store's.
-
-        Raises:
-            EmbeddingMismatchError: A vector has another dimension.
-        """
+        """Refuse vectors ``[d]`` of other dimensions than the store's."""
         size = json.loads(self._store.catalog.meta()["embedder"])["dimension"]
         for vector in vectors:
             if vector.size != size:
@@ -772,11 +713,7 @@ class EmbedderFingerprint:
                 raise EmbeddingMismatchError(msg)
 
     def embed_text(self, text: str) -> Vector:
-        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.
-
-        Raises:
-            EmbeddingMismatchError: The embedder differs from the recorded one.
-        """
+        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with."""
         self.verify()
         return self._embedder.documents([text])[0]
 
@@ -803,12 +740,7 @@ def _require_query_size(size: int, vector: Vector) -> None:
 
 
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
-    """Identity of an embedder for the store; one whose vectors say nothing is warned of.
-
-    Args:
-        embedder: The embedder.
-        found: What tells it from others, if that is known.
-    """
+    """Identity of an embedder for the store; one whose vectors say nothing is warned of."""
     found = found or embedder.identify()
     stretch, informative = embedder.measure_scale()
     if not informative:

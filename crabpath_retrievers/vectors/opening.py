@@ -1,4 +1,8 @@
-"""Finding and opening the parts of a memory: its place, its graph store, its vector index."""
+"""Finding and opening the parts of a memory: its place, its graph store, its vector index.
+
+``vectors`` and ``replica`` are arguments of ``CrabPath.open``; ``place`` and ``location`` the
+directory or URL of the graph store, ``meta`` its facts.
+"""
 
 import json
 import os
@@ -55,38 +59,20 @@ _NO_VECTORS = (
 
 
 def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
-    """Whether the vectors are in the database of the graph.
-
-    Args:
-        vectors: The argument of that name; None for where the memory has them.
-        meta: Facts about the graph store.
-    """
+    """Whether the vectors are in the database of the graph; None where ``meta`` says so."""
     if vectors is None:
         return bool(json.loads((meta or {}).get("vectors", "{}")).get("kind") == PGVECTOR)
     return isinstance(vectors, str) and vectors == PGVECTOR
 
 
 def find_directory(vectors: Any) -> Path | None:
-    """The directory that the argument ``vectors`` names; None for a URL, a store or ``"pgvector"``.
-
-    Raises:
-        InvalidInputError: It is a path that cannot be used.
-    """
+    """The directory that ``vectors`` names; None for a URL, a store or ``"pgvector"``."""
     named = isinstance(vectors, (str, os.PathLike)) and not is_url(vectors)
     return directory_of("vectors", vectors) if named and not is_pgvector(vectors) else None
 
 
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
-    """Refuse a value of ``vectors`` that cannot be meant, before anything is created.
-
-    Args:
-        vectors: The argument of that name.
-        place: Directory or URL of the graph store; None for a temporary one.
-
-    Raises:
-        ConfigurationError: It is misspelt; or ``"pgvector"`` for a graph that is in SQLite.
-        InvalidInputError: It is a path that cannot be used.
-    """
+    """Refuse a value of ``vectors`` that cannot be meant, before anything is created."""
     find_directory(vectors)
     if not isinstance(vectors, str):
         return
@@ -103,16 +89,7 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
 
 
 def require_replica(replica: str | None, place: str | None) -> None:
-    """Refuse a read replica where there can be none, before anything is created.
-
-    Args:
-        replica: The argument of that name.
-        place: Directory or URL of the graph store; None for a temporary one.
-
-    Raises:
-        InvalidInputError: It is no text.
-        ConfigurationError: One of the two is not in PostgreSQL.
-    """
+    """Refuse a read replica where there can be none, before anything is created."""
     if replica is None:
         return
     if not isinstance(replica, str):
@@ -127,16 +104,7 @@ def require_replica(replica: str | None, place: str | None) -> None:
 
 
 def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location: str) -> None:
-    """Refuse a new memory whose vectors would have no place, before its tables are created.
-
-    Args:
-        connection: An open transaction on the database of the graph.
-        vectors: The argument of that name.
-        location: Directory or URL of the graph store.
-
-    Raises:
-        ConfigurationError: The database lacks pgvector, or the argument is missing with a URL.
-    """
+    """Refuse a new memory whose vectors would have no place, before its tables are created."""
     if is_pgvector(vectors):
         load_part("crabpath_retrievers.parts.pgvector.tables").ensure_extension(connection)
     elif vectors is None and is_url(location) and read_schema_version(connection) is None:
@@ -146,17 +114,7 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the vector index that the argument ``vectors`` describes.
-
-    Args:
-        vectors: The argument of that name; None for what the memory remembers.
-        location: Directory or URL of the graph store.
-        store: The graph store.
-        meta: Facts about it.
-
-    Raises:
-        ConfigurationError: The kind is not supported, or it is missing with a URL.
-    """
+    """Open the vector index that ``vectors`` describes; None for what the memory remembers."""
     if is_pgvector(vectors, meta):
         index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
             store
@@ -184,14 +142,7 @@ def open_index(
 
 
 def wrapped_store(meta: Mapping[str, str]) -> str | None:
-    """Name of the vector store that a memory wraps, such as ``LangChain Chroma``.
-
-    Args:
-        meta: Facts about the graph store.
-
-    Returns:
-        None where the vectors belong to the memory.
-    """
+    """Name of the vector store that a memory wraps, such as ``LangChain Chroma``, or None."""
     place = json.loads(meta.get("vectors", "{}"))
     return str(place.get("store")) if place.get("kind") == "wrapped" else None
 
@@ -236,12 +187,7 @@ class MemoryInfo(TypedDict):
 
 
 def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
-    """Describe a memory's contents and places; only the graph store is read.
-
-    Args:
-        store: The graph store.
-        vectors: Kind and place of the vector index, for people; None where that is not known.
-    """
+    """Describe a memory's contents and places; only the graph store is read."""
     meta = store.catalog.meta()
     facts = {
         "store": store.name,
@@ -255,15 +201,7 @@ def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
 
 
 def require_vectors(meta: Mapping[str, str], name: str) -> None:
-    """Refuse to open a memory without its vector store when it wraps one.
-
-    Args:
-        meta: Facts about the graph store.
-        name: Where it is, for people.
-
-    Raises:
-        ConfigurationError: It wraps one.
-    """
+    """Refuse to open a memory without its vector store when it wraps one."""
     wrapped = wrapped_store(meta)
     if wrapped is not None:
         msg = (
@@ -274,12 +212,7 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
 
 
 def place_of(path: str | Path) -> str:
-    """An absolute directory with ``~`` expanded, or a database URL as it is.
-
-    Raises:
-        ConfigurationError: The path is empty.
-        InvalidInputError: It is no path, or one that the stores cannot use.
-    """
+    """An absolute directory with ``~`` expanded, or a database URL as it is."""
     if isinstance(path, str) and is_url(path):
         return path
     if isinstance(path, str) and not path:
@@ -289,11 +222,7 @@ def place_of(path: str | Path) -> str:
 
 
 def require_existing(place: str | None) -> None:
-    """Refuse a place where there is no memory, without creating anything there.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Refuse a place where there is no memory, without creating anything there."""
     if place is None:
         exists, name = False, "None"
     elif is_url(place):
@@ -309,11 +238,7 @@ def require_existing(place: str | None) -> None:
 
 
 def require_graph(place: str) -> None:
-    """Refuse to create a memory in the directory of one whose database was lost.
-
-    Raises:
-        StoreError: The database is missing or empty, and the vectors beside it are not.
-    """
+    """Refuse to create a memory in the directory of one whose database was lost."""
     if is_url(place):
         return
     file, folder = Path(place) / "graph.sqlite", Path(place) / "vectors"

@@ -13,9 +13,9 @@ from crabpath_retrievers.integration import (
 )
 from crabpath_retrievers.retriever import RetrieverFields
 from crabpath_server.routes import FeedbackBody, QueryBody
-from langgraph_crabpath.feedback_input import FEEDBACK_FIELDS
-from langgraph_crabpath.state import DEFAULT_KEYS, StateKeys
-from llama_index.retrievers.crabpath.options import LlamaIndexOptions
+from langgraph_crabpath.nodes import FEEDBACK_FIELDS
+from langgraph_crabpath.recall import DEFAULT_KEYS, StateKeys
+from llama_index.retrievers.crabpath.queries import LlamaIndexOptions
 
 NAMES = FeedbackFields.__annotations__.keys()
 

@@ -25,7 +25,7 @@ from crabpath_retrievers.ingest.parts import (
     decode_part,
     encode_part,
 )
-from crabpath_retrievers.memory import bulk as memory_bulk
+from crabpath_retrievers.memory import documents as memory_documents
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -233,7 +233,7 @@ def test_files_that_change_during_the_run_are_right_after_the_next_one(
     tmp_path, in_bulk, monkeypatch
 ):
     """One already read, one read later, one deleted: no error, and the next run mends the rest."""
-    monkeypatch.setattr(memory_bulk, "FILES_AT_ONCE", 64)
+    monkeypatch.setattr(memory_documents, "FILES_AT_ONCE", 64)
     folder = tmp_path / "files"
     folder.mkdir()
     for number, document in enumerate(DOCUMENTS):

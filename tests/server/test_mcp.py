@@ -32,7 +32,7 @@ from crabpath_server.mcp import (
     create_local_server,
     create_mcp_server,
 )
-from crabpath_server.routes import ListParameters, NoteList, read_notes
+from crabpath_server.routes import Limit, NoteList, read_notes
 
 PAGES = [
     Document(
@@ -126,9 +126,9 @@ async def list_tools(opening):
     return {tool.name: tool for tool in (await ask(opening, "list_tools")).tools}
 
 
-async def list_titles(call: Call, given: ListParameters) -> NoteList:
+async def list_titles(call: Call, limit: Limit = 100) -> NoteList:
     """List notes."""
-    return await read_notes(call, given)
+    return await read_notes(call, limit)
 
 
 async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(memory):

@@ -73,14 +73,7 @@ def compare_arms(
     characters: Characters,
     settings: TrialSettings,
 ) -> tuple[Comparison, ...]:
-    """Compare correction rate, success rate, context length and latency of both arms.
-
-    Args:
-        control: Turns of the control.
-        treatment: Turns of the treatment.
-        characters: Lengths of documents and notes.
-        settings: Least number of units, confidence and seed.
-    """
+    """Compare correction rate, success rate, context length and latency of both arms."""
     measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {
         "correction_rate": ("lower", lambda turn: 100.0 * turn.corrected),
         "success_rate": ("higher", _measure_success),
@@ -176,9 +169,6 @@ def estimate_interval(
 
     Returns:
         Low and high end of mean(treatment) − mean(control); None below two values in an arm.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
     """
     require_extra("sync", "judging a trial")
     from scipy.stats import bootstrap  # slow to import, and only reports need it
@@ -212,13 +202,7 @@ DECIDING_METRICS = ("correction_rate", "success_rate")
 def decide_verdict(
     state: TrialState, turns: tuple[int, int], comparisons: Sequence[Comparison]
 ) -> tuple[TrialVerdict, str]:
-    """Return the verdict on a trial, and the reason.
-
-    Args:
-        state: State of the trial.
-        turns: Number of turns of the control and of the treatment.
-        comparisons: Comparisons of both arms.
-    """
+    """Return the verdict on a trial, and the reason."""
     settings = state.settings
     if state.status != "running":
         ended: TrialVerdict = "promote" if state.status == "promoted" else "roll back"

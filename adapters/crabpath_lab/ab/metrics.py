@@ -109,15 +109,11 @@ def _read_arm(record: Mapping[str, Any], name: str) -> Arm:
 
 
 def attach_feedback(turns: Sequence[TrialTurn], said: Iterable[TrialFeedback]) -> list[TrialTurn]:
-    """Add feedback to turns.
+    """Add feedback to turns, both oldest first.
 
     Feedback is added to the turn that it names by id or run, else to the last turn of its
     namespace before it, whether or not it was learned from. Of several feedbacks for one turn,
     the last one of a person counts, else the last one.
-
-    Args:
-        turns: Turns, oldest first.
-        said: Feedback, oldest first.
     """
     places = {turn.run_id: at for at, turn in enumerate(turns) if turn.run_id is not None}
     places |= {turn.id: at for at, turn in enumerate(turns)}
@@ -235,14 +231,7 @@ def compute_arm_metrics(
     moves: Iterable[TrialWeightChange],
     characters_per_token: float,
 ) -> ArmMetrics:
-    """Compute the metrics of one arm.
-
-    Args:
-        turns: Turns of the arm, oldest first.
-        characters: Lengths of documents and notes.
-        moves: Weight changes in its namespaces, oldest first.
-        characters_per_token: Mean length of a token, to estimate tokens.
-    """
+    """Compute the metrics of one arm, whose turns and weight changes come oldest first."""
     corrected = [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
     length = mean([count_characters(turn, characters) for turn in turns])

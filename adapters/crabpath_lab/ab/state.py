@@ -46,11 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def require_trial_name(name: str) -> str:
-    """Return the name of a trial if it is valid.
-
-    Raises:
-        InvalidInputError: The name is not 1 to 40 letters, digits, dots, dashes or underscores.
-    """
+    """Return the name of a trial if it is valid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         msg = (
             "the name of a trial must be 1 to 40 letters, digits, '.', '-' or '_', the first one "
@@ -80,11 +76,7 @@ def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:
 
 
 def make_arm_namespace(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
-    """Return the namespace of a user in an arm.
-
-    Raises:
-        InvalidInputError: The user is no valid namespace, or is the namespace of an arm already.
-    """
+    """Return the namespace of a user in an arm."""
     own = namespace_of(user)
     if own.endswith((f"#{name}", f"#{name}:control")):
         msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
@@ -163,11 +155,7 @@ class TrialState:
 
     @classmethod
     def new(cls, name: str, share: float, settings: TrialSettings, *, fresh: bool) -> "TrialState":
-        """Make the state of a trial that starts now.
-
-        Raises:
-            InvalidInputError: The name is not valid, or the share is out of [0, 1].
-        """
+        """Make the state of a trial that starts now."""
         number = require_number("share", share, 0.0, 1.0)
         return cls(require_trial_name(name), number, bool(fresh), settings, time.time())
 

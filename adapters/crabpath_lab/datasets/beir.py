@@ -47,9 +47,6 @@ def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
     Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
     without a relevant document are not asked. Answers come from the metadata of the queries, where
     they stand there.
-
-    Raises:
-        InvalidInputError: A file is missing, truncated or of another format.
     """
     rows = read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
     documents = [make_passage(row.id, row.title, row.text) for row in rows]

@@ -109,11 +109,7 @@ def unmapped_id(name: str) -> str:
 
 
 def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
-    """Join the paragraphs of all questions into one corpus, equal ones once.
-
-    Raises:
-        InvalidInputError: Two questions have one id.
-    """
+    """Join the paragraphs of all questions into one corpus, equal ones once."""
     ids: dict[tuple[str, str], str] = {}
     queries: dict[str, str] = {}
     qrels: dict[str, frozenset[str]] = {}
@@ -137,11 +133,7 @@ def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
 
 
 def require_unique_id(query_id: str, known: Mapping[str, str]) -> None:
-    """Refuse a query id that stands twice in a file: one of them would be lost.
-
-    Raises:
-        InvalidInputError: It is known.
-    """
+    """Refuse a query id that stands twice in a file: one of them would be lost."""
     if query_id in known:
         msg = f"the question id {query_id!r} stands twice in the file: give each its own id"
         raise InvalidInputError(msg)

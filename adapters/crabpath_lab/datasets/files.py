@@ -35,21 +35,13 @@ def read_json_lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Itera
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InvalidInputError: It is missing, truncated, or not UTF-8.
-    """
+    """The text of a file."""
     with _open(path) as stream:
         return stream.read().decode("utf-8")
 
 
 def find_file(path: Path, *endings: str) -> Path:
-    """The file itself, or the only one in a folder that ends so.
-
-    Raises:
-        InvalidInputError: None of the files in the folder fits, or several do.
-    """
+    """The file itself, or the only one in a folder that ends so."""
     if not path.is_dir():
         return path
     wanted = tuple(f"{ending}{zipped}" for ending in endings for zipped in ("", ".gz"))

@@ -50,11 +50,7 @@ class _Names(NamedTuple):
 
 
 def load_hipporag(path: Path) -> Dataset:
-    """A folder with ``NAME_corpus.json`` and ``NAME.json``, or the former file.
-
-    Raises:
-        InvalidInputError: A file is missing, truncated or of another format.
-    """
+    """A folder with ``NAME_corpus.json`` and ``NAME.json``, or the former file."""
     corpus = find_file(path, _CORPUS)
     name = corpus.name.removesuffix(".gz").removesuffix(_CORPUS)
     passages = read_json(corpus, _PASSAGES, "a corpus of HippoRAG")

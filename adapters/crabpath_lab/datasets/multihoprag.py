@@ -36,9 +36,6 @@ def load_multihoprag(folder: Path) -> Dataset:
 
     Null queries, which have no evidence, are left out. Of an article only title, body and, when
     every article has one, the address are kept: known for cited articles alone it would be a label.
-
-    Raises:
-        InvalidInputError: A file is missing, truncated or of another format.
     """
     if not folder.is_dir():
         msg = f"{folder} is not a folder: give the folder with corpus.json and MultiHopRAG.json"

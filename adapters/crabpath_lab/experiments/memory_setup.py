@@ -56,14 +56,7 @@ def _title_metadata(name: str, titles: Collection[str]) -> dict[str, str]:
 def strongest_weights(
     memory: CrabPath, node: str, *kinds: str, namespace: str = DEFAULT_NAMESPACE
 ) -> dict[str, float]:
-    """The strongest effective weight of the edges that lead from a node to each other one.
-
-    Args:
-        memory: The memory.
-        node: Id of the node.
-        kinds: Of edges; none for all that a walk follows.
-        namespace: Namespace whose weights apply.
-    """
+    """Strongest effective weight from a node to each other one; no kinds for all walked ones."""
     found: dict[str, float] = {}
     for other in memory.graph.neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)

@@ -58,12 +58,6 @@ def run_and_write(
         folder: Directory for ``NAME.json`` and ``NAME.png``, and for ``README.md`` (verdicts) and
             ``figures.md``, which cover every report that lies there; None writes nothing.
         cache: Directory that keeps embeddings.
-
-    Returns:
-        The reports, as Markdown.
-
-    Raises:
-        InvalidInputError: No seeds or too many, or a directory that cannot be used.
     """
     if not 1 <= seeds <= _MOST_SEEDS:
         msg = f"an experiment needs at least one seed and at most {_MOST_SEEDS}, not {seeds}"

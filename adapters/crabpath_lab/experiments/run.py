@@ -17,11 +17,6 @@ _DIGITS = 4  # digits after the point
 def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
     """Run one experiment with seeds from 0 on.
 
-    Args:
-        experiment: The experiment.
-        embeddings: The embedder.
-        seeds: Number of seeds, at least 1.
-
     Returns:
         A JSON-safe record: ``name``, ``title``, ``scene``, ``paper``, ``seeds``,
         ``figures``: by name ``mean``, ``ci95`` over seeds, ``least``, ``most``, ``by_seed``;

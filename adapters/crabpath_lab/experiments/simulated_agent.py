@@ -45,13 +45,7 @@ class SimulatedAgent:
     successes: list[bool] = field(default_factory=list)
 
     def work(self, task: AgentTask, k: int, **options: Any) -> Turn:
-        """Ask for ``k`` documents and report the outcome; nothing else reaches the memory.
-
-        Args:
-            task: The task.
-            k: Most documents.
-            options: Further options of ``CrabPath.retrieve``.
-        """
+        """Ask for ``k`` documents and report the outcome; nothing else reaches the memory."""
         asked = {"k": k, "namespace": self.namespace, **options}
         turn = self.memory.retrieve(task.question, **asked).turn
         read = [item.node for item in turn.returned]

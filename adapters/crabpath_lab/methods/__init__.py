@@ -32,11 +32,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 def select_methods(names: Sequence[str]) -> dict[str, Method]:
-    """Select methods by name, in the given order.
-
-    Raises:
-        InvalidInputError: There is no such method, or none is named.
-    """
+    """Select methods by name, in the given order."""
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         what = f"there is no method {unknown[0]!r}" if unknown else "no method is named"

@@ -41,9 +41,6 @@ def estimate_greedy_uses(turns: Iterable[LoggedTurn], *, seed: int = 0) -> dict[
 
     Returns:
         The record, or None without any turn of known propensities.
-
-    Raises:
-        InvalidInputError: A propensity is not in (0, 1].
     """
     every = list(turns)
     known = [t for t in every if all(t.propensities.get(c, 1.0) is not None for c in t.greedy)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.memory.readiness import (
+from crabpath_retrievers.memory.services import (
     ABSENT,
     PATIENCE,
     Readiness,

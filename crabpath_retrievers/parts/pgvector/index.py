@@ -50,15 +50,7 @@ class PgVectorIndex(VectorIndex):
     place: Mapping[str, str] = MappingProxyType({"kind": PGVECTOR})
 
     def __init__(self, store: Store, collection: str | None = None) -> None:
-        """Use the database of a graph store.
-
-        Args:
-            store: On PostgreSQL; it remains open when the index is closed.
-            collection: Name of the collection of a namespace; None for the documents.
-
-        Raises:
-            ConfigurationError: The database lacks the extension.
-        """
+        """Use the database of a store, which stays open; ``collection`` None for the documents."""
         self._store, self._collection = store, collection
         self._queries = VectorQueries(store, collection)
         self._type: VectorType | None = None
@@ -114,11 +106,7 @@ class PgVectorIndex(VectorIndex):
         texts: Sequence[str],
         metadatas: Sequence[Mapping[str, Any]],
     ) -> tuple[Change, ...]:
-        """Change that adds vectors in the transaction that publishes their documents.
-
-        Raises:
-            EmbeddingMismatchError: The table holds vectors of another dimension.
-        """
+        """Change that adds vectors in the transaction that publishes their documents."""
         if not ids:
             return ()
         if self._find_type() is None:
@@ -200,11 +188,7 @@ _JOINTS = {"$and": (" AND ", "true"), "$or": (" OR ", "false")}  # and what none
 
 
 def to_condition(given: object) -> Condition:
-    """A filter in the language of :mod:`~crabpath_retrievers.core.filters` as a condition of SQL.
-
-    Raises:
-        InvalidInputError: It is not in this language.
-    """
+    """A filter in the language of :mod:`~..core.filters` as a condition of SQL."""
     if not isinstance(given, Mapping) or not given:
         msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {format_value(given)}"
         raise InvalidInputError(msg)

@@ -58,14 +58,7 @@ class VectorQueries(Queries):
     def search(
         self, kind: VectorType, vector: Vector, k: int, condition: Condition | None
     ) -> list[str]:
-        """Ids of the k nearest vectors that satisfy a condition, nearest first.
-
-        Args:
-            kind: Type of the stored vectors.
-            vector: Query vector, shape ``[d]``.
-            k: Number of hits.
-            condition: On the metadata; None for all.
-        """
+        """Ids of the k nearest vectors that satisfy a condition on metadata, nearest first."""
         where = self._where(condition)
         # A limit that the planner knows: for an unknown one it may sort the whole table.
         query = (

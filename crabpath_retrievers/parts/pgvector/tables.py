@@ -112,11 +112,7 @@ def find_extension(connection: sa.Connection) -> Extension | None:
 
 
 def ensure_extension(connection: sa.Connection) -> Extension:
-    """Install the extension, unless it is there.
-
-    Raises:
-        ConfigurationError: The server does not have it, does not permit it, or it is too old.
-    """
+    """Install the extension, unless it is there."""
     if find_extension(connection) is None:
         # Stores in other schemas of the database may be about to create it.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_EXTENSION)))
@@ -157,11 +153,7 @@ def find_dimension(connection: sa.Connection, table: str = DOCUMENTS) -> int | N
 def create_tables(
     connection: sa.Connection, extension: Extension, dimension: int, table: str = DOCUMENTS
 ) -> None:
-    """Create a table of documents, with that of episodes and notes unless they exist.
-
-    Raises:
-        ConfigurationError: No index takes so many dimensions.
-    """
+    """Create a table of documents, with that of episodes and notes unless they exist."""
     if dimension > _MAX_DIMENSION:
         msg = (
             f"vectors of dimension {dimension} do not fit into pgvector, whose index takes "

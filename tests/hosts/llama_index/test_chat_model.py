@@ -21,7 +21,7 @@ from llama_models import HttpLLM
 from pydantic import BaseModel, Field
 
 from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexChatModel
-from llama_index.retrievers.crabpath.messages import from_response
+from llama_index.retrievers.crabpath.chat_model import from_response
 
 ROUTE = {"follow": [1], "drop": [], "stop": False, "reason": "it is named"}
 

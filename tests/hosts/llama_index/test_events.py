@@ -26,7 +26,7 @@ from llama_index.retrievers.crabpath import (
     CrabPathRetriever,
     turns_of,
 )
-from llama_index.retrievers.crabpath.runs import QueryTracker
+from llama_index.retrievers.crabpath.events import QueryTracker
 from tests.seams import count_open_runs
 
 SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))

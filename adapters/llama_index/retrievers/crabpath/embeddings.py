@@ -58,9 +58,6 @@ def convert_embed_model(embed_model: EmbedModel) -> Embeddings | str | None:
             LlamaIndex, else the ``"provider:model"`` of ``CrabPath.open``, which stays a text;
             None for ``Settings.embed_model`` if the program has set it, else for CrabPath's own
             default. LlamaIndex's default, which calls OpenAI, is never used unasked.
-
-    Raises:
-        InvalidInputError: ``embed_model`` is none of these.
     """
     if embed_model is None:
         # Settings.embed_model would create the default model.

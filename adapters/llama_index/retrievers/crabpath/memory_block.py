@@ -151,11 +151,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
         return Document(_join_texts(part), metadata=metadata)
 
     def _find_namespace(self, session_id: str | None) -> str:
-        """The namespace of the messages of a session.
-
-        Raises:
-            InvalidInputError: Neither the block nor the call names one.
-        """
+        """The namespace of the messages of a session."""
         found = self.namespace if self.namespace is not None else session_id
         if found is None or is_blank(found):
             msg = (

@@ -77,11 +77,7 @@ def record(
 def make_response_feedback(
     response: object, outcome: Evaluated, rule: Rule = _SCORE, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """Make one feedback per turn of a response, as :func:`record` does.
-
-    Raises:
-        InvalidInputError: The response has no turn, or a field is not valid.
-    """
+    """Make one feedback per turn of a response, as :func:`record` does."""
     value, given = _complete(response, outcome, rule, fields)
     return make_outcome_feedback(response, value, **given)
 
@@ -98,11 +94,7 @@ def _complete(
 
 
 def to_outcome(outcome: Evaluated, rule: Rule) -> float:
-    """Convert an outcome or the result of a LlamaIndex evaluator to a number in [-1, 1].
-
-    Raises:
-        InvalidInputError: The evaluation has no result, or a score outside [0, 1].
-    """
+    """Convert an outcome or the result of a LlamaIndex evaluator to a number in [-1, 1]."""
     if not isinstance(outcome, EvaluationResult):
         return parse_outcome(outcome)
     if outcome.passing is not None:

@@ -35,23 +35,25 @@ from crabpath_retrievers.integration import (
 )
 from llama_index.retrievers.crabpath.documents import (
     AddArguments,
+    SourceIndex,
     collect_objects,
     convert_documents,
     convert_nodes,
+    read_nodes,
+    read_vectors,
     require_kind,
 )
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, convert_embed_model
-from llama_index.retrievers.crabpath.filters import to_where
-from llama_index.retrievers.crabpath.index import SourceIndex, read_nodes, read_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
-from llama_index.retrievers.crabpath.options import (
+from llama_index.retrievers.crabpath.queries import (
     BASE_OPTIONS,
     ExistingOptions,
     LlamaIndexOptions,
     NewOptions,
+    retrieve_bundle,
     split_options,
+    to_where,
 )
-from llama_index.retrievers.crabpath.queries import retrieve_bundle
 from llama_index.retrievers.crabpath.responses import Evaluated, record
 
 

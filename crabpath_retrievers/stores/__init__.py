@@ -1,1 +1,0 @@
-"""Wrap an existing vector store, or move a memory to another store."""
