@@ -23,7 +23,7 @@ PUBLIC = frozenset(
         *(f"{PACKAGE}.{name}" for name in PUBLIC_PARTS),
     }
 )
-OF_TRIALS = frozenset({"ab", "commands", "shadow.py", "shadow_turns.py"})  # not of evaluation
+OF_TRIALS = frozenset({"ab", "commands", "shadow.py"})  # not of evaluation
 OPTIONAL = frozenset({"callbacks", "parts", "testing"})  # which the base never imports
 SEAMS = ROOT / "tests" / "seams.py"
 RECORDS = frozenset({"NamedTuple", "TypedDict", "BaseModel", "dataclass"})
