@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes.history import STATES, RegionKey, TransitionCount
+from crabpath_retrievers.core.changes import STATES, RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
@@ -458,14 +458,6 @@ def list_tried_actions(
     """Return the actions with enough trials, each in the finest region of a query that has them.
 
     One product with the hubs, one database query; empty if the corpus has no regions.
-
-    Args:
-        read: Reader of the graph store.
-        regions: Regions of the corpus.
-        settings: Strength of the prior.
-        vector: Unit query vector, shape ``[d]``.
-        clock: State of the namespace.
-        task: Type of the task; None without one.
     """
     places = regions.places(vector, clock.hubs, read) if clock.hubs else ()
     steps = read.regions.get_transitions(clock.key, places) if places else ()

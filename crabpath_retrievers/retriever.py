@@ -758,7 +758,7 @@ def to_documents(answer: Answer) -> list[Document]:
             "turn_id": answer.turn.id,
             "namespace": answer.turn.namespace,
             "id": node.id,
-            "score": item.score,
+            "score": returned.probability,
             "source": node.source,
             "origin": returned.origin,
             "tier": returned.path[-1].tier if returned.path else None,

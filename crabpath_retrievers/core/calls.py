@@ -327,15 +327,11 @@ class _WaitBudget:
 _CURRENT: ContextVar[_WaitBudget | None] = ContextVar("crabpath_wait_budget", default=None)
 
 
-def _get_current() -> _WaitBudget | None:
-    budget = _CURRENT.get()
-    return None if budget is None or budget.is_over else budget
-
-
 @contextmanager
 def limit_waiting(seconds: float) -> Iterator[None]:
     """Limit the total waiting time inside to ``seconds``; an outer limit takes precedence."""
-    if _get_current() is not None:
+    outer = _CURRENT.get()
+    if outer is not None and not outer.is_over:
         yield
         return
     budget = _WaitBudget(seconds)
@@ -354,9 +350,12 @@ def track_waiting() -> Iterator[float | None]:
     Yields:
         The deadline on the clock of ``time.monotonic()``; None without a limit.
     """
-    budget = _get_current()
-    if budget is None or budget.deadline is not None:
-        yield None if budget is None else budget.deadline
+    budget = _CURRENT.get()
+    if budget is None or budget.is_over:
+        yield None
+        return
+    if budget.deadline is not None:
+        yield budget.deadline
         return
     budget.deadline = deadline = time.monotonic() + budget.remaining
     try:

@@ -36,9 +36,6 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
         extra: Name of the extra.
         what: What needs it.
         modules: Those that are needed; all of the extra, if not given.
-
-    Raises:
-        MissingExtraError: One of them is missing.
     """
     if missing := list_missing(modules or EXTRAS[extra]):
         msg = f"{what} needs {', '.join(missing)}: pip install 'crabpath-retrievers[{extra}]'"
@@ -67,16 +64,7 @@ def explain_missing_part(package: str, extra: str) -> str:
 
 
 def require_same_version(package: str, version: str, base: str) -> None:
-    """Refuse a part that was made for another version of this package.
-
-    Args:
-        package: Package of the part.
-        version: Its version.
-        base: Version of ``crabpath_retrievers``.
-
-    Raises:
-        ConfigurationError: They differ.
-    """
+    """Refuse a part that was made for another version of this package."""
     if version == base:
         return
     from packaging.version import Version

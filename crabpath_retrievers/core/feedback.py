@@ -184,11 +184,7 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """Collect names of documents: the ids of documents and nodes, and texts as they are.
-
-    Raises:
-        InvalidInputError: It is neither one of these nor a list of some.
-    """
+    """Collect names of documents: the ids of documents and nodes, and texts as they are."""
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):
@@ -197,11 +193,7 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _read_text(name: str, value: object) -> str | None:
-    """A text as it is stored; None of a blank one.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
+    """A text as it is stored; None of a blank one."""
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
@@ -209,11 +201,7 @@ def _read_text(name: str, value: object) -> str | None:
 
 
 def validate_user(name: object) -> str:
-    """Return the name of a user as it is stored.
-
-    Raises:
-        InvalidInputError: It is no text of 1 to 512 characters.
-    """
+    """Return the name of a user as it is stored."""
     user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
@@ -263,16 +251,7 @@ class Credit:
 
 
 def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
-    """Validate a number in [``least``, 1]: -1 is failure, 1 is success.
-
-    Args:
-        value: The value given.
-        name: Its name, for the message.
-        least: Lower bound.
-
-    Raises:
-        InvalidInputError: It is no number, not finite or out of range.
-    """
+    """Validate a number in [``least``, 1]: -1 is failure, 1 is success."""
     return require_number(name, value, least, 1.0)
 
 
@@ -343,11 +322,7 @@ class Baseline:
     count: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the mean.
-
-        Raises:
-            InvalidInputError: It is no number in [-1, 1].
-        """
+        """Validate the mean."""
         validate_outcome(self.mean, name="the mean outcome")
 
     @property
@@ -363,11 +338,7 @@ class Baseline:
         return max(0.0, total / (count + _PRIOR_COUNT))
 
     def with_outcome(self, z: float) -> "Baseline":
-        """Return the baseline after one more outcome; compare that outcome with the one before it.
-
-        Args:
-            z: Outcome of a turn, in [-1, 1].
-        """
+        """The baseline after one more outcome, which is compared with the one before it."""
         count = self.count + 1
         return _make_baseline(self.mean + (z - self.mean) / min(count, _MAX_COUNT), count)
 

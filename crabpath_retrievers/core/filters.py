@@ -60,11 +60,7 @@ EVERYTHING, NOTHING = Group("$and", ()), Group("$or", ())
 
 
 def require_bounded(condition: object) -> None:
-    """Refuse a filter that is larger than stores take; of functions and objects nothing is known.
-
-    Raises:
-        InvalidInputError: It has more conditions, values or levels than the bounds.
-    """
+    """Refuse a filter larger than stores take; of functions and objects nothing is known."""
     waiting: list[tuple[Any, int]] = [(condition, 1)] if isinstance(condition, Mapping) else []
     conditions = values = 0
     while waiting:
@@ -123,9 +119,6 @@ def require_numbers(
         condition: The filter.
         records: Metadata of documents without regard to comparisons by size.
         only_dates: Whether only dates as texts are refused.
-
-    Raises:
-        InvalidInputError: They have texts, and none has a number.
     """
     for key in list_ordered_keys(condition):
         values = [metadata.get(key) for metadata in records]

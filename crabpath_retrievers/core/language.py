@@ -125,11 +125,7 @@ def is_function_word(token: str) -> bool:
 
 
 def require_language(code: str | None) -> str | None:
-    """One of ``LANGUAGES`` for a code such as "de", "de-AT" or "nb", or None.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
+    """One of ``LANGUAGES`` for a code such as "de", "de-AT" or "nb", or None."""
     if code is None:
         return None
     short = re.split("[-_]", code.strip().lower())[0]
@@ -142,12 +138,7 @@ def require_language(code: str | None) -> str | None:
 
 
 def detect_language(text: str, tokens: Collection[str]) -> str | None:
-    """The language of a text by its script or its frequent words; None where they say too little.
-
-    Args:
-        text: The text.
-        tokens: Its tokens.
-    """
+    """The language of a text by its script or frequent words; None where they say too little."""
     found = _ALL_FREQUENT.intersection(tokens)
     counts = Counter(language for word in found for language in _LANGUAGES_OF[word])
     if not text.isascii():

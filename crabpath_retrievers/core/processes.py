@@ -65,21 +65,13 @@ def leave_engine(name: str) -> None:
 
 
 def use_engine(name: str) -> None:
-    """Use an engine whose threads end with the process: a process that is forked later cannot.
-
-    Raises:
-        ForkedError: It was in use when this process was forked.
-    """
+    """Use an engine whose threads end with the process: a process that is forked later cannot."""
     require_engine(name)
     _used.add(name)
 
 
 def require_engine(name: str) -> None:
-    """Refuse an engine that was in use when this process was forked.
-
-    Raises:
-        ForkedError: It was.
-    """
+    """Refuse an engine that was in use when this process was forked."""
     if name in _left:
         raise ForkedError
 

@@ -1,6 +1,7 @@
 """A query and its options, and how texts, ids and paths from callers are validated.
 
-What answers add to the metadata of the documents that they return stands here as well.
+What cannot be used raises :class:`InvalidInputError`. What answers add to the metadata of the
+documents that they return stands here as well.
 """
 
 import hashlib
@@ -236,11 +237,7 @@ class Query:
 
 
 def moment_of(name: str, value: object) -> datetime:
-    """A moment, from a date or a text, see :func:`parse_date`; of a day or a month the last one.
-
-    Raises:
-        InvalidInputError: It is none, or in doubt.
-    """
+    """A moment, from a date or a text, see :func:`parse_date`; of a day or a month the last one."""
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
         raise InvalidInputError(msg)
@@ -248,11 +245,7 @@ def moment_of(name: str, value: object) -> datetime:
 
 
 def text_of(name: str, value: object) -> str:
-    """A text as it is stored; ids may also be whole numbers or UUIDs, and sources paths.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
+    """A text as it is stored; ids may also be whole numbers or UUIDs, and sources paths."""
     text = _spell(value)
     if text is None:
         msg = f"{name} must be a text, not {format_value(value)}"
@@ -272,11 +265,7 @@ def _spell(value: object) -> str | None:
 
 
 def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
-    """One or several texts as a list; a single text is one value, not its characters.
-
-    Raises:
-        InvalidInputError: It is neither, or there are more than 10,000.
-    """
+    """One or several texts as a list; a single text is one value, not its characters."""
     if isinstance(values, str):
         return [to_storable(values)]
     given = require_list(name, values, "a list of texts")
@@ -284,11 +273,7 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
 
 
 def require_few(name: str, values: list[Any]) -> list[Any]:
-    """A list of at most 10,000 values.
-
-    Raises:
-        InvalidInputError: It has more.
-    """
+    """A list of at most 10,000 values."""
     if len(values) > MOST_IDS:
         msg = f"{name} has {len(values):,} values: give at most {MOST_IDS:,} at a time"
         raise InvalidInputError(msg)
@@ -296,12 +281,7 @@ def require_few(name: str, values: list[Any]) -> list[Any]:
 
 
 def ids_of(values: object, *, name: str = "ids") -> list[str]:
-    """Ids of one or several documents or nodes; an id may be given for its document.
-
-    Raises:
-        InvalidInputError: One of them is neither, or a document without an id; or there are more
-            than 10,000.
-    """
+    """Ids of one or several documents or nodes; an id may be given for its document."""
     single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
     found = []
     given = [values] if single else require_list(name, values, "a list of ids or documents")
@@ -323,11 +303,7 @@ def find_id(given: object) -> str | int | UUID | None:
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
-    """The items of a list, or of anything else that can be gone through, but for texts.
-
-    Raises:
-        InvalidInputError: It cannot.
-    """
+    """The items of a list, or of anything else that can be gone through, but for texts."""
     try:
         if not isinstance(values, (str, bytes, bytearray, Mapping)):
             return list(values)  # type: ignore[call-overload, no-any-return]
@@ -349,11 +325,7 @@ def is_url(place: object) -> bool:
 
 
 def directory_of(name: str, value: object) -> Path:
-    """An absolute path with ``~`` expanded, whether there is something or not.
-
-    Raises:
-        InvalidInputError: The stores could not keep files there, for its length or its bytes.
-    """
+    """An absolute path with ``~`` expanded, whether there is something or not."""
     path = path_of(name, value).absolute()
     with suppress(OSError, RuntimeError, UnicodeEncodeError):
         if len(str(path.resolve()).encode()) <= _MAX_PATH_BYTES:
@@ -366,11 +338,7 @@ def directory_of(name: str, value: object) -> Path:
 
 
 def path_of(name: str, value: object) -> Path:
-    """A path with ``~`` expanded, whether there is something or not.
-
-    Raises:
-        InvalidInputError: It is none that the system could know.
-    """
+    """A path with ``~`` expanded, whether there is something or not."""
     why = ""
     try:
         if isinstance(value, (str, os.PathLike)) and str(value):
@@ -387,22 +355,14 @@ def path_of(name: str, value: object) -> Path:
 
 
 def require_splitter(splitter: object) -> None:
-    """Refuse what cannot split texts.
-
-    Raises:
-        InvalidInputError: It is neither None nor like a ``TextSplitter`` of LangChain.
-    """
+    """Refuse what cannot split texts."""
     if splitter is not None and not callable(getattr(splitter, "split_text", None)):
         msg = f"splitter must be a LangChain TextSplitter, not {format_value(splitter)}"
         raise InvalidInputError(msg)
 
 
 def require_flags(**given: object) -> None:
-    """Refuse flags that are neither True nor False.
-
-    Raises:
-        InvalidInputError: One is something else.
-    """
+    """Refuse flags that are neither True nor False."""
     for name, value in given.items():
         if not isinstance(to_plain(value), bool):
             msg = f"{name} must be True or False, not {format_value(value)}"
@@ -410,11 +370,7 @@ def require_flags(**given: object) -> None:
 
 
 def namespace_of(name: object) -> str:
-    """A namespace as it is stored.
-
-    Raises:
-        InvalidInputError: It is no text, empty, or longer than databases can index.
-    """
+    """A namespace as it is stored."""
     # Checked as it is stored: what is not stored of a text may be all that there is.
     text = to_name(name) if isinstance(name, str) else ""
     if not text.strip():
@@ -467,11 +423,7 @@ def find_session(config: Mapping[str, Any] | None) -> str | None:
 
 
 def session_of(session: object) -> str:
-    """A conversation as it is stored: its text, or the SHA-256 of one above 200 characters.
-
-    Raises:
-        InvalidInputError: It is no text, whole number or UUID, or blank.
-    """
+    """A conversation as it is stored: its text, or the SHA-256 of one above 200 characters."""
     text = to_name(_spell(session) or "")
     if is_blank(text):
         msg = f"session must be a non-empty text, a number or a UUID, not {format_value(session)}"
@@ -485,11 +437,7 @@ def _read_member(place: object, name: str) -> Any:
 
 
 def label_of(name: str, value: object) -> str:
-    """The type of a task or of an action, or another label, as it is stored.
-
-    Raises:
-        InvalidInputError: It is no text of 1 to 200 characters.
-    """
+    """The type of a task or of an action, or another label, as it is stored."""
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
         msg = (
@@ -502,11 +450,7 @@ def label_of(name: str, value: object) -> str:
 def require_number(
     name: str, value: object, least: float = -_MAX_FLOAT, most: float = _MAX_FLOAT
 ) -> float:
-    """A number within bounds, both inclusive.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
+    """A number within bounds, both inclusive."""
     number = to_plain(value)
     if not is_number(number) or not least <= number <= most:
         kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
@@ -524,11 +468,7 @@ def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
 
 
 def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
-    """A whole number within bounds, both inclusive.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
+    """A whole number within bounds, both inclusive."""
     count = to_plain(value)
     if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:
         msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"

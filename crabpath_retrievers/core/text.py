@@ -692,10 +692,6 @@ def contains_name(text: str, name: str) -> bool:
     """Whether a name stands in a text by itself, which spaces do not tell in every script.
 
     "Google" does not in "Google+".
-
-    Args:
-        text: A text that contains the tokens of the name.
-        name: A stored name, as from :func:`normalise_name`.
     """
     tokens = name.split(" ")
     if not is_character(tokens[0]):
@@ -765,12 +761,7 @@ def _code(word: str) -> int:
 
 
 class IndexedWords(NamedTuple):
-    """Words of a text for full text, statistics and ranking: it is tokenised once.
-
-    Attributes:
-        tokens: Its tokens in order, with a space between; then its identifiers.
-        terms: Its distinct words as from :func:`encode_terms`.
-    """
+    """Words of a text for full text, statistics and ranking: it is tokenised once."""
 
     tokens: str
     terms: bytes
@@ -811,11 +802,7 @@ class QueryInformation(NamedTuple):
         return float(self.nats.sum())
 
     def find_words(self, packed: Sequence[bytes]) -> Floats:
-        """Incidence of the query's words in texts, 1 or 0, shape ``[n, Q]``.
-
-        Args:
-            packed: Words of ``n`` texts as from :func:`encode_terms`.
-        """
+        """Incidence of the query's words in texts, 1 or 0, shape ``[n, Q]``."""
         column = np.full(_CODES, _ABSENT, dtype=np.uint8)
         column[[_code(word) for word in self.words]] = np.arange(len(self.words))
         columns = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))

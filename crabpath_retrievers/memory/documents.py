@@ -156,11 +156,7 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
 
 
 def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
-    """Make the test whether metadata have all the wanted values; None where all do.
-
-    Raises:
-        InvalidInputError: They are no mapping of keys to values.
-    """
+    """Make the test whether metadata have all the wanted values; None where all do."""
     if wanted is None:
         return None
     require_bounded(wanted)
@@ -339,11 +335,7 @@ def _forget_namespace(services: Services, namespace: str) -> Forgotten:
 
 
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
-    """Unit vectors by id.
-
-    Raises:
-        InvalidInputError: It is no mapping of vectors.
-    """
+    """Unit vectors by id."""
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):
@@ -404,11 +396,7 @@ def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> So
 
 
 def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:
-    """The documents and the paths among the arguments of a sync.
-
-    Raises:
-        InvalidInputError: There are both, or something else.
-    """
+    """The documents and the paths among the arguments of a sync."""
     single = isinstance(sources, (str, os.PathLike))
     items = [sources] if single else require_list("what to sync", sources)
     documents = [item for item in items if isinstance(item, Document)]

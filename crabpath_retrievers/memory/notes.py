@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
+from crabpath_retrievers.core.changes import NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
 from crabpath_retrievers.core.query import (
     namespace_of,
@@ -50,11 +50,7 @@ class NoteFields(TypedDict, total=False):
 
 
 def require_taught_kind(kind: object) -> str:
-    """The authority that a kind of note gets by default.
-
-    Raises:
-        InvalidInputError: ``CrabPath.teach`` takes no such kind.
-    """
+    """The authority that a kind of note gets by default."""
     if not isinstance(kind, str) or kind not in _DEFAULT_AUTHORITIES:
         msg = f"kind must be 'teaching' or 'directive', not {format_value(kind)}: or use correct"
         raise InvalidInputError(msg)
@@ -85,11 +81,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """Content of a note, as it is stored.
-
-    Raises:
-        InvalidInputError: A text is none, empty or too long, or ids are no list.
-    """
+    """Content of a note, as it is stored."""
     title, name = fields.get("title", ""), fields.get("id")
     untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -114,21 +106,7 @@ def save_note(
     asked: NoteQuestion | None,
     logged: StoredTurn | None = None,
 ) -> str:
-    """Save a note unless it exists already just so; returns its id.
-
-    Args:
-        services: Of the memory.
-        kind: Teaching, directive or correction.
-        namespace: The namespace of the note.
-        said: What it says.
-        authority: How slowly weights of edges that lead to it decay.
-        asked: The question that it answers.
-        logged: The turn that it corrects.
-
-    Raises:
-        InvalidInputError: Something cannot be used, or the namespace is frozen.
-        NotFoundError: A document that it names does not exist.
-    """
+    """Save a note unless it exists already just so; returns its id."""
     store = services.store
     store.require_in_place()  # else what is acknowledged would be lost
     rank, owner = Authority.of(authority), namespace_of(namespace)
@@ -160,11 +138,7 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """The record of a turn.
-
-    Raises:
-        NotFoundError: There is none in that namespace.
-    """
+    """The record of a turn."""
     scope = None if namespace is None else namespace_of(namespace)
     name = text_of("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)

@@ -31,7 +31,6 @@ from crabpath_retrievers.core.calls import (
     run_with_timeout,
     shorten_waiting,
 )
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.query import is_url, require_flags, require_list
@@ -59,6 +58,7 @@ from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.links import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.replica import ReplicaState
+from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import (
@@ -127,14 +127,6 @@ class Services:
     """The stores of a memory, and the services that read and write them.
 
     ``CrabPath`` and its components share one of these.
-
-    Attributes:
-        store: Documents, edges, turns and all that was learned.
-        index: Vectors of documents, episodes and notes.
-        embedder: Turns texts into unit vectors.
-        settings: Of all mechanisms.
-        data_source: URL of the database without password, by which spans name the memory.
-        shadows: What answers beside other retrievers.
     """
 
     def __init__(
@@ -329,12 +321,7 @@ class Services:
             )
 
     def query_vector(self, query: str | Sequence[float]) -> Vector:
-        """Unit vector ``[d]`` of a text or a vector.
-
-        Raises:
-            InvalidInputError: The vector cannot be used.
-            EmbeddingMismatchError: The memory was built with another embedder.
-        """
+        """Unit vector ``[d]`` of a text or a vector."""
         if isinstance(query, str):
             self.identity.verify()
             return self.embedder.query(to_storable(query))
@@ -347,7 +334,7 @@ class Services:
         """Write into the graph store where its vectors are kept, unless its facts say so."""
         place = vectors_place(self.index)
         if place != meta.get("vectors", OWN):
-            self.store.apply([PutMeta((("vectors", place),))])
+            self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
         """Delete vectors of a namespace's episodes and notes.
@@ -403,12 +390,7 @@ class Component:
 
     @property
     def _services(self) -> Services:
-        """The services of the memory.
-
-        Raises:
-            StoreUnavailableError: It was closed.
-            ForkedError: It was open when this process was forked.
-        """
+        """The services of the memory."""
         self._all_services.require_open()
         return self._all_services
 
@@ -491,11 +473,7 @@ def _close_within(seconds: float, stack: ExitStack) -> None:
 
 
 def _router_of(router: Any) -> Router:
-    """The router that the argument ``router`` describes: a router, or a chat model for one.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
+    """The router that the argument ``router`` describes: a router, or a chat model for one."""
     if hasattr(router, "route") and hasattr(router, "aroute"):
         ready: Router = router
         return ready

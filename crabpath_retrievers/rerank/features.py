@@ -323,11 +323,7 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
 
 
 def compute_node_features(evidence: Evidence) -> Matrix:
-    """Features of the candidates themselves, shape ``[n, len(FEATURES)]``; edge features are 0.
-
-    Args:
-        evidence: The candidates.
-    """
+    """Features of the candidates themselves, shape ``[n, len(FEATURES)]``; edge features are 0."""
     pool = evidence.pool
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):

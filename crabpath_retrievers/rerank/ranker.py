@@ -390,12 +390,6 @@ def select_best_chunks(
 
     The query's information in all candidates of a document counts for its best chunk, since a
     long document answers with all of its text.
-
-    Args:
-        documents: Document id of each candidate.
-        order: Indices of the candidates, best first.
-        evidence: The candidates.
-        matrix: Features of the candidates; the column ``document`` is filled in.
     """
     chunks: dict[str, list[int]] = {}
     for index in order:

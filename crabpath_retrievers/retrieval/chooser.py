@@ -164,14 +164,7 @@ class Rankings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocumentChooser:
-    """Chooses the documents of answers.
-
-    Attributes:
-        index: Vectors of the documents.
-        ranker: The ranker before anything was learned.
-        models: What namespaces have learned.
-        settings: Of all mechanisms.
-    """
+    """Chooses the documents of answers."""
 
     index: VectorIndex
     ranker: Ranker

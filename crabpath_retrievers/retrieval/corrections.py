@@ -48,14 +48,6 @@ def find_corrections(
     """Corrections of the pool, kinds of all notes, and the pool with the notes that belong.
 
     Corrections that what they correct leads to are added, and those of other questions removed.
-
-    Args:
-        read: Reads notes and nodes.
-        query: The query.
-        vector: Of the query, shape ``[d]``.
-        seeds: What search found.
-        pool: All candidates.
-        max_scanned: Most corrections that are read.
     """
     keys, clock = {hit.head.key for hit in pool}, seeds.clock
     corrections = read.notes.find_corrections(clock.key, sorted(keys), max_scanned)
@@ -209,13 +201,7 @@ def measure_fit(evidence: CorrectionEvidence, has: Floats, nats: Floats) -> floa
 
 
 def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
-    """Similarity of a query to the mean of some texts.
-
-    Args:
-        vectors: Unit vectors of the texts, each of shape ``[d]``.
-        similar: Similarity of the query to each.
-        stretch: Of the embedder.
-    """
+    """Similarity of a query to the mean of some texts."""
     rows = stack_vectors(vectors)
     length = float(stretch_cosine(rows @ rows.T, stretch).sum())
     return sum(similar) / math.sqrt(max(1.0, length))
@@ -259,10 +245,6 @@ def choose_corrections(
 
     Of several notes about one question the latest counts; of notes about different questions the
     one that fits the query best.
-
-    Args:
-        corrections: What notes correct now, latest note first.
-        odds: Log-odds of relevance of the notes that may be returned, by key.
     """
     latest: dict[int, dict[str | int, int]] = {}
     for item in corrections:
@@ -296,10 +278,6 @@ def mark_correction(text: str, question: str | None) -> str:
     """The text of a correction under a line that says what it corrects: hosts drop metadata.
 
     Such a line that the text begins with, as what was shown and then edited does, is replaced.
-
-    Args:
-        text: What it says.
-        question: The question that it answers; None if unknown.
     """
     text = _MARKS.sub("", text)
     if question is None:

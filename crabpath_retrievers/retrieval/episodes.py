@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings, NoteSettings
-from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.records import (
     NodeHead,
@@ -43,6 +42,7 @@ from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.notes import NoteVector
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
+from crabpath_retrievers.storage.write.nodes import mark_indexed
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
 _CACHED = 4096  # queries whose words are cached
@@ -310,7 +310,7 @@ class EpisodeMemory:
         unindexed = self._store.learned.get_unindexed_episodes()
         entries = [CollectionEntry(key, e.id, e.vector, e.query) for key, e in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkIndexed(episodes=tuple(entry.id for entry in entries))])
+        self._store.write(mark_indexed, episodes=[entry.id for entry in entries])
         self._collections.delete_gone(
             self._store,
             entries,
@@ -483,12 +483,7 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
 
 
 def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
-    """Words of a question that name something: with digits, or capitalised after the first.
-
-    Args:
-        text: The question.
-        words: Its words, identifiers among them.
-    """
+    """Words of a question that name something: with digits, or capitalised after the first."""
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
@@ -573,11 +568,6 @@ def _compare_words(
     share less. The overlap is the geometric mean of the shares of their words that both have; the
     words of the query count by their information, so that phrases that many questions use make
     none alike.
-
-    Args:
-        information: Information of the query's words, in nats.
-        total: That of all of them.
-        words: Words of the past query.
     """
     both = words & information.keys()
     if not both:
@@ -645,7 +635,7 @@ class NoteMemory:
         unindexed = self._store.notes.get_unindexed()
         entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkIndexed(notes=tuple(note.key for note in unindexed))])
+        self._store.write(mark_indexed, notes=[note.key for note in unindexed])
         self._collections.delete_gone(
             self._store,
             entries,

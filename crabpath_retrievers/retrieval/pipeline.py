@@ -128,20 +128,7 @@ class _EmbedderChangedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetrievalPipeline:
-    """Answers queries from one store.
-
-    Attributes:
-        store: Nodes, edges and all that was learned.
-        index: Vectors of the documents.
-        embedder: Embeds queries without a vector.
-        fingerprint: Refuses vectors of another embedder than the store's.
-        models: What namespaces have learned.
-        search: First-stage search.
-        chooser: Chooses the documents among the candidates.
-        router: Decides about habitual edges.
-        settings: Of all mechanisms.
-        reranker: Orders the best candidates; None leaves their order to the ranker.
-    """
+    """Answers queries from one store; without a reranker in the order of the ranker."""
 
     store: Store
     index: VectorIndex
@@ -282,13 +269,6 @@ class RetrievalPipeline:
         """Some chunks as a question ranks them, best first; unknown ids are left out.
 
         Neither a chat model nor a reranker is asked, and nothing is recorded.
-
-        Args:
-            read: Reader of the store.
-            text: The question.
-            namespace: The namespace that asks.
-            vector: Of the question, shape ``[d]``.
-            ids: Ids of the chunks.
         """
         if not ids:
             return ()
@@ -572,15 +552,7 @@ def build_turn(
     *,
     explored: bool,
 ) -> Turn:
-    """The record of one retrieval.
-
-    Args:
-        found: The candidates.
-        ranked: The documents returned, best first.
-        rankings: What both rankings return or would have.
-        latency_ms: Milliseconds by stage.
-        explored: Whether choices were sampled.
-    """
+    """The record of one retrieval."""
     query, walk, hits = found.query, found.walk, found.seeds.hits
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(

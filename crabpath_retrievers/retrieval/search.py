@@ -108,50 +108,37 @@ def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
 
 
 class SeedHits(NamedTuple):
-    """The result of a first-stage search.
-
-    Attributes:
-        clock: State of the namespace that was searched.
-        hits: Candidates by node key.
-        information: Words of the query and their information.
-    """
+    """The result of a first-stage search."""
 
     clock: Clock
     hits: dict[int, Candidate]
     information: QueryInformation
 
 
-class NearestHits(NamedTuple):
-    """Ids from a vector index, and the known nodes among them and among other matches."""
-
-    ids: Sequence[str]
-    heads: list[NodeHead]
-
-
 def find_nearest(read: Reader, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
     """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
     index = index.on(read)
-    ids = index.search(vector, k)
-    near = NearestHits(ids, read.walk.get_nodes(ids))
-    if len(near.heads) < len(ids):
-        near = search_farther(read, partial(index.search, vector), near, k, k)
-    rank = {node: number for number, node in enumerate(near.ids)}
-    return sorted(near.heads, key=lambda head: rank[head.id])[:k]
+    ids: Sequence[str] = index.search(vector, k)
+    heads = read.walk.get_nodes(ids)
+    if len(heads) < len(ids):
+        ids, heads = search_farther(read, partial(index.search, vector), (ids, heads), k, k)
+    rank = {node: number for number, node in enumerate(ids)}
+    return sorted(heads, key=lambda head: rank[head.id])[:k]
 
 
 def search_farther(
     read: Reader,
     search: Callable[[int], list[str]],
-    near: NearestHits,
+    near: tuple[Sequence[str], list[NodeHead]],
     limit: int,
     wanted: int,
-) -> NearestHits:
+) -> tuple[Sequence[str], list[NodeHead]]:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
     Args:
         read: Reader of the graph store.
         search: Ids of so many nearest vectors.
-        near: Hits so far.
+        near: Ids so far, and the known nodes among them and among other matches.
         limit: Number of hits that was requested for them.
         wanted: Number of existing documents that are needed.
     """
@@ -162,7 +149,7 @@ def search_farther(
         ids = search(limit)
         heads = heads + read.walk.get_nodes([node_id for node_id in ids if node_id not in known])
         known = {head.id for head in heads}
-    return NearestHits(ids, heads)
+    return ids, heads
 
 
 class SeedSearch:
@@ -219,7 +206,7 @@ class SeedSearch:
         self._report_unknown(read, dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
             search = partial(index.search, vector, filter=query.filter)
-            dense, heads = search_farther(read, search, NearestHits(dense, heads), limit, wanted)
+            dense, heads = search_farther(read, search, (dense, heads), limit, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]

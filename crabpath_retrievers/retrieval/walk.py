@@ -121,11 +121,8 @@ class NodeChoices:
     ) -> "NodeChoices":
         """Rank the edges of a node by weight plus relevance.
 
-        Args:
-            head: The node.
-            edges: Its edges; of several to one target the strongest of each sign is kept.
-            stop_weight: Learned weight of STOP.
-            closed: Keys of nodes that this walk may not enter again.
+        Of several edges to one target the strongest of each sign is kept; ``closed`` nodes may not
+        be entered again.
         """
         if len({edge.target.key for edge in edges}) < len(edges):
             strongest: dict[tuple[int, bool], WalkEdge] = {}
@@ -198,12 +195,7 @@ class NodeChoices:
 
 
 def follow_probability(edge: WalkEdge, probabilities: Mapping[int, float]) -> float:
-    """Probability of following an edge: 1 for a reflex, π for a habitual edge, else 0.
-
-    Args:
-        edge: The edge.
-        probabilities: π by key of the target, from :meth:`NodeChoices.probabilities`.
-    """
+    """Probability of following an edge: 1 for a reflex, π for a habitual edge, else 0."""
     if edge.tier is Tier.REFLEX:
         return 1.0
     return probabilities.get(edge.target.key, 0.0) if edge.tier is Tier.HABITUAL else 0.0
@@ -299,9 +291,15 @@ class Walker:
         nodes = []
         for key in frontier:
             if key in edges:
-                head = self._walk.visits[key].head
-                self._add_evidence(self._walk.visits[key], edges[key])
-                nodes.append(NodeChoices.from_edges(head, edges[key], stops.get(key, 0.0), closed))
+                visit = self._walk.visits[key]
+                energy = min(1.0, max(0.0, visit.energy))
+                for edge in edges[key]:
+                    if edge.tier is Tier.INHIBITORY:
+                        self._inhibit(edge.target, -edge.weight * energy)
+                    elif edge.weight > 0:
+                        self._walk.support.append(edge)
+                stop = stops.get(key, 0.0)
+                nodes.append(NodeChoices.from_edges(visit.head, edges[key], stop, closed))
         decisions = yield from self._decide(nodes, hop)
         reached: dict[int, None] = {}
         for node in nodes:
@@ -400,15 +398,6 @@ class Walker:
         for source, edge in zip(sources, edges, strict=True):
             grouped.setdefault(source, []).append(edge)
         return grouped
-
-    def _add_evidence(self, visit: VisitedNode, edges: Sequence[WalkEdge]) -> None:
-        """Collect the support and the inhibition that the edges of a node give to their targets."""
-        energy = min(1.0, max(0.0, visit.energy))
-        for edge in edges:
-            if edge.tier is Tier.INHIBITORY:
-                self._inhibit(edge.target, -edge.weight * energy)
-            elif edge.weight > 0:
-                self._walk.support.append(edge)
 
     def _inhibit(self, target: NodeHead, inhibition: float) -> None:
         _, known = self._walk.inhibition.get(target.key, (target, 0.0))

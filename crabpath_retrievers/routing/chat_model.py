@@ -182,14 +182,7 @@ def merge_decisions(
     offered: Sequence[RouteOption],
     answer: RouterAnswer,
 ) -> RoutingResult:
-    """Combine the policy's decisions with the model's decisions about the offered nodes.
-
-    Args:
-        request: Decisions of a hop.
-        default: Decisions of the policy.
-        offered: Nodes offered to the model; number ``i`` is ``offered[i - 1]``.
-        answer: Answer of the model.
-    """
+    """Combine the policy's decisions with the model's decisions about the offered nodes."""
     wanted = [place for number in answer.follow for place in offered[number - 1].places]
     settled = {
         place
