@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes.history import STATES, RegionKey, TransitionCount
+from crabpath_retrievers.core.changes import STATES, RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError

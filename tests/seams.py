@@ -81,12 +81,8 @@ def make_change(kind: str, *given: Any, **fields: Any) -> Any:
 
     What is no record, but a function that writes, is meant by the name of the function.
     """
-    found = (
-        f"{package.__name__}.{module.name}"
-        for package in (changes, writers)
-        for module in iter_modules(package.__path__)
-    )
-    for name in (*found, *_WRITERS_OF_PARTS):
+    found = (f"{writers.__name__}.{module.name}" for module in iter_modules(writers.__path__))
+    for name in (changes.__name__, *found, *_WRITERS_OF_PARTS):
         made = getattr(import_module(name), kind, None)
         if made is not None:
             return Write(made, *given, **fields) if isfunction(made) else made(*given, **fields)

@@ -13,9 +13,6 @@ from crabpath_retrievers import Settings
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AdjustWeights,
-    PublishStaged,
-    PutEdges,
-    StageNodes,
     WeightDelta,
 )
 from crabpath_retrievers.core.records import (
@@ -29,6 +26,8 @@ from crabpath_retrievers.core.records import (
 from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.namespaces import advance_clock
+from crabpath_retrievers.storage.write.nodes import put_edges, stage_nodes
+from crabpath_retrievers.storage.write.publish import publish_staged
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import to_unit_vector
@@ -96,8 +95,8 @@ def build_synthetic(folder: Path, nodes: int, degree: int, learned: int) -> None
     store, index = GraphStore(folder), ChromaIndex.open_directory(folder / "vectors")
     try:
         for batch in _split_batches(nodes):
-            store.apply([StageNodes(tuple(_make_node(number, rng) for number in batch))])
-            store.apply([PublishStaged()])
+            store.write(stage_nodes, [_make_node(number, rng) for number in batch])
+            store.write(publish_staged)
             ids = [f"n{number}" for number in batch]
             few = [to_unit_vector(row) for row in rng.normal(size=(len(ids), _INDEX_DIMENSION))]
             index.upsert(ids, few, ids, [{} for _ in ids])
@@ -138,7 +137,7 @@ def _link(store: GraphStore, keys: list[int], degree: int, rng: np.random.Genera
             for number, row in zip(batch, targets, strict=True)
             for target, kind in zip(row, _KINDS * degree, strict=False)
         )
-        store.apply([PutEdges(edges, tuple(keys[number] for number in batch))])
+        store.write(put_edges, edges, [keys[number] for number in batch])
 
 
 def _learn(store: GraphStore, keys: list[int], learned: int, rng: np.random.Generator) -> None:

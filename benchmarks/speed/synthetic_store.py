@@ -7,10 +7,11 @@ import numpy as np
 
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.core.records import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.write.nodes import put_edges, stage_nodes
+from crabpath_retrievers.storage.write.publish import publish_staged
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _BATCH = 4000
@@ -23,14 +24,14 @@ def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: i
     """Copy passages with noise until there are enough, then draw edges at random."""
     rng = np.random.default_rng(0)
     for batch in split_batches(_noisy_copies(small, dataset, nodes, rng), _BATCH):
-        memory.store.apply([StageNodes(tuple(batch))])
+        memory.store.write(stage_nodes, batch)
         memory.index.upsert(
             [node.id for node in batch],
             [to_unit_vector(node.vector) for node in batch],
             [node.content for node in batch],
             [node.metadata for node in batch],
         )
-        memory.store.apply([PublishStaged()])
+        memory.store.write(publish_staged)
     keys = memory.store.catalog.get_unlinked_keys()
     priors = memory.settings.links.priors
     for start in range(0, len(keys), _BATCH):
@@ -41,7 +42,7 @@ def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: i
             for source, row in zip(sources, targets.tolist(), strict=True)
             for target, kind in zip(row, _KINDS * _DEGREE, strict=False)
         )
-        memory.store.apply([PutEdges(edges, tuple(sources))])
+        memory.store.write(put_edges, edges, list(sources))
 
 
 def _noisy_copies(

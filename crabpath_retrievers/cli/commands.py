@@ -344,7 +344,7 @@ Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
 _OF_PARTS = {
     "server": ("crabpath_server", ("serve", "explore", "mcp", "token")),
     "eval": ("crabpath_lab", ("eval", "experiment")),
-    "lab": ("crabpath_lab", ("ab",)),
+    "lab": ("crabpath_lab", ("ab", "compare")),
 }  # packages and commands of extras
 
 _UsageError: Any = typer.BadParameter.__mro__[1]  # of the click that typer brings

@@ -17,12 +17,12 @@ from typing import NamedTuple, NoReturn
 
 from langchain_core.documents import Document
 
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
 from crabpath_retrievers.ingest.chunking import name_first
 from crabpath_retrievers.ingest.parsers import parse_file
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.write.nodes import put_meta
 
 NO_NAME = "its name is not in UTF-8: rename it"
 """Why a file is not read."""
@@ -335,7 +335,7 @@ class KnownRoots:
             }
             new |= self._chosen
             if new != known:
-                self._store.apply([PutMeta(((_FACT, json.dumps(new)),))])
+                self._store.write(put_meta, {_FACT: json.dumps(new)})
 
     def _read_known(self) -> dict[str, str]:
         found: dict[str, str] = json.loads(self._store.catalog.meta().get(_FACT, "{}"))

@@ -19,17 +19,15 @@ from typing import NamedTuple
 
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import (
-    BuildIndexes,
     Change,
-    DeferIndexes,
-    PutEdges,
-    PutMeta,
-    QueueLinking,
 )
 from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks
+from crabpath_retrievers.storage.write.nodes import put_edges, put_meta, queue_linking
+from crabpath_retrievers.storage.write.publish import build_indexes, defer_indexes
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _log = logging.getLogger(__name__)
@@ -85,8 +83,9 @@ class Linking:
         """Begin a bulk ingest, unless one is unfinished."""
         if self.since is None:
             last = self.store.catalog.get_last_key()
-            deferred = () if last else (DeferIndexes(), *self.index.deferral)
-            self.store.apply([PutMeta(((UNFINISHED_SINCE, str(last + 1)),)), *deferred])
+            deferred = () if last else (Write(defer_indexes), *self.index.deferral)
+            begun = Write(put_meta, {UNFINISHED_SINCE: str(last + 1)})
+            self.store.apply([begun, *deferred])
 
     def find_freed(self, leaving: Sequence[str]) -> set[int]:
         """Return the nodes to link again once others leave, or get other texts, given by id."""
@@ -98,7 +97,7 @@ class Linking:
     def queue_freed(self, leaving: Sequence[str]) -> tuple[Change, ...]:
         """Return what queues these nodes for linking in the transaction that follows."""
         ids = self.store.links.ids(sorted(self.find_freed(leaving))).values()
-        return (QueueLinking(tuple(ids)),) if ids else ()
+        return (Write(queue_linking, list(ids)),) if ids else ()
 
     def link(
         self,
@@ -118,13 +117,13 @@ class Linking:
         elif keys:
             update, siblings = self.find_edges(self.store.links.nodes(keys), self.store.links)
             resorted = tuple({*keys, *(edge.target for edge in siblings)})
-            self.store.apply([PutEdges(update.edges, tuple(keys), resorted, update.lost)])
+            self.store.write(put_edges, update.edges, keys, resorted, update.lost)
 
     def _link_bulk(
         self, since: int, keys: Sequence[int], find_all: FindAll, advance: Callable[[int], object]
     ) -> None:
         begun = time.perf_counter()
-        self.store.apply([BuildIndexes(), *self.index.completion])
+        self.store.apply([Write(build_indexes), *self.index.completion])
         self.store.refresh_statistics()
         before = since if self.store.catalog.has_chunks_before(since) else 0
         links = RememberedLinks(self.store, self.store.fulltext)
@@ -138,9 +137,9 @@ class Linking:
             # Only chunks that have siblings now can have had others before.
             siblings = _select_siblings(update.edges, part)
             beside = {end for edge in siblings for end in (edge.source, edge.target)}
-            self.store.apply([PutEdges(update.edges, tuple(part), tuple(beside), update.lost)])
+            self.store.write(put_edges, update.edges, part, tuple(beside), update.lost)
             advance(len(part))
-        self.store.apply([PutMeta(((UNFINISHED_SINCE, ""),))])
+        self.store.write(put_meta, {UNFINISHED_SINCE: ""})
         _log.info("%d chunks linked in %.0f ms", len(keys), elapsed_ms(begun))
 
     def find_edges(

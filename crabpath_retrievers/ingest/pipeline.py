@@ -17,25 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.calls import elapsed_ms
-from crabpath_retrievers.core.changes import (
-    Change,
-    ConfirmIndexDeletions,
-    MarkIndexed,
-    MoveNodes,
-    PublishNodes,
-    PublishStaged,
-    PutEdges,
-    PutMeta,
-    RemoveNodes,
-    StageNodes,
-)
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
@@ -56,6 +45,20 @@ from crabpath_retrievers.ingest.parts import (
 from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import PublishedLinks
+from crabpath_retrievers.storage.write.nodes import (
+    confirm_index_deletions,
+    mark_indexed,
+    put_edges,
+    put_meta,
+    stage_nodes,
+)
+from crabpath_retrievers.storage.write.publish import (
+    move_nodes,
+    publish_nodes,
+    publish_staged,
+    remove_documents,
+)
+from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
@@ -80,6 +83,22 @@ Advance = Callable[[int], object]
 
 Progress = Callable[[int], AbstractContextManager[Advance]]
 """Shows the progress of an ingest, given its number of chunks."""
+
+
+class Batch(NamedTuple):
+    """Changes of documents that are published together: the arguments of ``stage_nodes``.
+
+    Attributes:
+        nodes: Nodes to add or replace.
+        removed: Ids of nodes to delete.
+        retired: Ids of nodes to hide.
+        positions: New positions of other nodes, by id.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    removed: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    positions: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -271,7 +290,9 @@ class Ingest:
             for batch in self._make_batches(plan):
                 # One transaction: after a kill, staged nodes would be written to the foreign index.
                 embedded = self._embed(batch, plan)
-                self.store.apply([embedded, PublishStaged(), ConfirmIndexDeletions(batch.removed)])
+                staged = Write(stage_nodes, *embedded)
+                confirmed = Write(confirm_index_deletions, batch.removed)
+                self.store.apply([staged, Write(publish_staged), confirmed])
                 self._finish()
             if self._move(plan):
                 self.linking.link()
@@ -288,7 +309,7 @@ class Ingest:
         with self.store.hold_ingest_lock():
             self.recover()
             freed = self.linking.queue_freed(ids)
-            self.store.apply([*freed, RemoveNodes(tuple(ids)), *self.index.removal])
+            self.store.apply([*freed, Write(remove_documents, ids), *self.index.removal])
             self._index()
             self.linking.link()
             self._empty_trash()
@@ -298,7 +319,7 @@ class Ingest:
         """Mark graph store and index as being of one moment; the caller holds the ingest lock."""
         if not (self.index.foreign or self.index.removal):
             stamp = uuid4().hex
-            self.store.apply([PutMeta(((STAMP, stamp),))])
+            self.store.write(put_meta, {STAMP: stamp})
             self.index.write_stamp(stamp)
 
     def _embed_few(self, part: Part, cleanup: Cleanup) -> Part:
@@ -375,11 +396,11 @@ class Ingest:
         vectors = self._prepare_vectors(nodes) if in_database else ()  # creates their table
         self.linking.begin_bulk()
         freed = self.linking.queue_freed([*removed, *(node.id for node in nodes)])
-        published = PublishNodes(tuple(nodes), known, tuple(removed), in_database)
+        published = Write(publish_nodes, nodes, known, removed, indexed=in_database)
         self.store.apply([*freed, published, *vectors, *self.index.removal])
         if not in_database:
             self._prepare_vectors(nodes)
-            self.store.apply([MarkIndexed(tuple(node.id for node in nodes))])
+            self.store.write(mark_indexed, [node.id for node in nodes])
 
     def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> bool:
         """Finish an interrupted ingest, unless another process is still running it.
@@ -417,7 +438,8 @@ class Ingest:
                 if self.index.foreign:
                     held = self.index.find_existing([node.id for node in waiting]) or held
                 vectors = self._prepare_vectors([node for node in waiting if node.id not in held])
-                self.store.apply([*vectors, MarkIndexed(tuple(node.id for node in waiting))])
+                indexed = Write(mark_indexed, [node.id for node in waiting])
+                self.store.apply([*vectors, indexed])
                 advance(len(waiting))
 
     def _plan(self, part: Part, cleanup: Cleanup) -> "_Plan":
@@ -494,7 +516,7 @@ class Ingest:
                 ends[node.document] += 1
         return placed
 
-    def _make_batches(self, plan: "_Plan") -> Iterator[StageNodes]:
+    def _make_batches(self, plan: "_Plan") -> Iterator[Batch]:
         """Group changes in batches of whole documents, so no reader sees one half changed.
 
         A growing document, such as a log of many thousand messages, is spread over batches.
@@ -518,17 +540,17 @@ class Ingest:
             nodes += chunks
             removed += leaving[part]
             if len(nodes) >= size:
-                yield StageNodes(tuple(nodes), tuple(removed))
+                yield Batch(tuple(nodes), tuple(removed))
                 nodes, removed, size = [], [], min(2 * size, self.batch)
         if nodes or removed or orphans:
-            yield StageNodes(tuple(nodes), (*removed, *orphans))
+            yield Batch(tuple(nodes), (*removed, *orphans))
 
-    def publish(self, part: StageNodes) -> None:
+    def publish(self, part: Batch) -> None:
         """Carry an embedded batch through all states; the caller holds the ingest lock."""
-        self.store.apply([part])
+        self.store.write(stage_nodes, *part)
         self._finish()
 
-    def _publish_at_once(self, part: StageNodes, stored: AbstractSet[str]) -> None:
+    def _publish_at_once(self, part: Batch, stored: AbstractSet[str]) -> None:
         """Publish and link a batch in one transaction, which also writes its vectors.
 
         Args:
@@ -537,7 +559,8 @@ class Ingest:
         """
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
-        published = PublishNodes(part.nodes, words, part.removed, indexed=True, queued=False)
+        given = (part.nodes, words, part.removed)
+        published = Write(publish_nodes, *given, indexed=True, queued=False)
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
         by_id = {node.id: node for node in part.nodes}
@@ -550,22 +573,22 @@ class Ingest:
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
             update, siblings = self.linking.find_edges(links.nodes([*{*ids, *freed}]), links)
             resorted = tuple(old.union(edge.target for edge in siblings))
-            store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
+            store.write(put_edges, update.edges, resorted=resorted, lost=update.lost)
 
         self.store.apply_together(publish)
 
-    def _embed(self, part: StageNodes, plan: "_Plan") -> StageNodes:
+    def _embed(self, part: Batch, plan: "_Plan") -> Batch:
         """Embed the nodes of a batch that have no vector; the plan notes those left out."""
         nodes, left_out = self.embedder.embed(part.nodes)
         plan.left_out.extend(left_out)
-        return replace(part, nodes=tuple(nodes))
+        return part._replace(nodes=tuple(nodes))
 
     def _finish(self) -> None:
         """Carry everything staged through the remaining states; safe to repeat."""
         staged = self.store.catalog.get_staged()
         vectors = self._prepare_vectors(staged) if staged else ()
         freed = self.linking.queue_freed(self.store.catalog.get_staged_ids())
-        self.store.apply([*freed, *vectors, PublishStaged(), *self.index.removal])
+        self.store.apply([*freed, *vectors, Write(publish_staged), *self.index.removal])
         self._index()
         self.linking.link()
         self._empty_trash()
@@ -583,7 +606,7 @@ class Ingest:
         ids = self.store.catalog.get_index_deletions()
         if ids:
             self.index.delete(ids)
-            self.store.apply([ConfirmIndexDeletions(tuple(ids))])
+            self.store.write(confirm_index_deletions, ids)
 
     def _move(self, plan: "_Plan") -> bool:
         """Store new positions of unchanged chunks; whether there are any, which wait for links."""
@@ -593,7 +616,7 @@ class Ingest:
             if node.id in plan.known and plan.known[node.id].position != node.position
         ]
         if moved:
-            self.store.apply([MoveNodes(tuple(moved))])
+            self.store.write(move_nodes, moved)
         return bool(moved)
 
 

@@ -19,13 +19,12 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
-from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Ingest, Progress, show_progress
+from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
@@ -546,7 +545,7 @@ class Sync:
                 size = min(2 * size, self.ingest.batch)
         return found
 
-    def _make_batch(self, plan: SyncPlan) -> StageNodes:
+    def _make_batch(self, plan: SyncPlan) -> Batch:
         kept = [section.node for section in plan.sections_with("edited", "moved", "restored")]
         added = [section.node for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
@@ -557,7 +556,7 @@ class Sync:
             for node in added
         ]
         gone = tuple(section.node.id for section in plan.sections_with("removed"))
-        return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
+        return Batch((*kept, *fresh), retired=gone, positions=plan.positions)
 
 
 def _select_sections_to_recheck(sections: Sequence[Section]) -> list[Node]:

@@ -12,21 +12,20 @@ from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
+    AddTransitions,
     AddUsage,
     AdjustWeights,
     Change,
     ConsumeFeedback,
-    KeepEpisode,
-    LearnPassively,
-    SettleFeedback,
-    WeightDelta,
-)
-from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
-from crabpath_retrievers.core.changes.learned import (
     EdgeId,
     EpisodeContent,
+    KeepEpisode,
     LearnedDelta,
+    LearnPassively,
     ModelEffects,
+    SettleFeedback,
+    TransitionCount,
+    WeightDelta,
 )
 from crabpath_retrievers.core.feedback import Baseline, Credit
 from crabpath_retrievers.core.records import EdgeKind, Turn

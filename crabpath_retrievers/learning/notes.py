@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import NoteSettings, Settings
-from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind, UseNotes
+from crabpath_retrievers.core.changes import Change, KeepNote, NoteEdge, NoteKind, UseNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
 from crabpath_retrievers.core.records import (
     Authority,

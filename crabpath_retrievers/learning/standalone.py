@@ -14,7 +14,6 @@ from typing import Any
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.base import ValidatedSettings
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.lesson import FeedbackLearner
@@ -24,6 +23,7 @@ from crabpath_retrievers.rerank.learned import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.write.nodes import put_meta
 
 PUBLISHED_SETTINGS = "learning"
 """Key of the published settings in the store's metadata."""
@@ -39,7 +39,7 @@ def publish_settings(store: GraphStore, settings: Settings) -> None:
     """Write the settings that learning needs to the store."""
     text = json.dumps({name: getattr(settings, name).to_dict() for name in _GROUPS})
     if read_published_settings(store) != text:
-        store.apply([PutMeta(((PUBLISHED_SETTINGS, text),))])
+        store.write(put_meta, {PUBLISHED_SETTINGS: text})
 
 
 def read_published_settings(store: GraphStore) -> str | None:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from crabpath_retrievers.core.changes import SettleFeedback
-from crabpath_retrievers.core.changes.history import UndoFeedback
+from crabpath_retrievers.core.changes import SettleFeedback, UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
+from crabpath_retrievers.core.changes import NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
 from crabpath_retrievers.core.query import (
     namespace_of,

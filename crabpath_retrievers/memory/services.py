@@ -31,7 +31,6 @@ from crabpath_retrievers.core.calls import (
     run_with_timeout,
     shorten_waiting,
 )
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.query import is_url, require_flags, require_list
@@ -59,6 +58,7 @@ from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.links import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.replica import ReplicaState
+from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import (
@@ -334,7 +334,7 @@ class Services:
         """Write into the graph store where its vectors are kept, unless its facts say so."""
         place = vectors_place(self.index)
         if place != meta.get("vectors", OWN):
-            self.store.apply([PutMeta((("vectors", place),))])
+            self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
         """Delete vectors of a namespace's episodes and notes.

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings, NoteSettings
-from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.records import (
     NodeHead,
@@ -43,6 +42,7 @@ from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.notes import NoteVector
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
+from crabpath_retrievers.storage.write.nodes import mark_indexed
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
 _CACHED = 4096  # queries whose words are cached
@@ -310,7 +310,7 @@ class EpisodeMemory:
         unindexed = self._store.learned.get_unindexed_episodes()
         entries = [CollectionEntry(key, e.id, e.vector, e.query) for key, e in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkIndexed(episodes=tuple(entry.id for entry in entries))])
+        self._store.write(mark_indexed, episodes=[entry.id for entry in entries])
         self._collections.delete_gone(
             self._store,
             entries,
@@ -635,7 +635,7 @@ class NoteMemory:
         unindexed = self._store.notes.get_unindexed()
         entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkIndexed(notes=tuple(note.key for note in unindexed))])
+        self._store.write(mark_indexed, notes=[note.key for note in unindexed])
         self._collections.delete_gone(
             self._store,
             entries,

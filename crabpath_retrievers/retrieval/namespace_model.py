@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.changes.learned import ModelEffects
+from crabpath_retrievers.core.changes import ModelEffects
 from crabpath_retrievers.core.feedback import Baseline
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Candidate, Vector

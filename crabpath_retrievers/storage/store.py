@@ -19,9 +19,6 @@ from crabpath_retrievers.core.changes import (
     Change,
     ConsumeFeedback,
     KeepFeedback,
-    PublishStaged,
-    PutEdges,
-    PutMeta,
     RecordTurn,
 )
 from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
@@ -60,7 +57,8 @@ from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.learned import record_turns
-from crabpath_retrievers.storage.write.nodes import renew_corpus_version
+from crabpath_retrievers.storage.write.nodes import put_edges, put_meta, renew_corpus_version
+from crabpath_retrievers.storage.write.publish import publish_staged
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
@@ -275,7 +273,7 @@ class GraphStore(Store):
                     self.name,
                     language,
                 )
-            self.apply([PutMeta((("language", language),))])
+            self.write(put_meta, {"language": language})
             self._memory.language = (language,)
 
     @property
@@ -544,7 +542,6 @@ class _OpenChanges:
         transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
         found = [apply_change(transaction, change) for change in changes]
         self.touches_corpus |= transaction.touches_corpus
-        self.touches_corpus |= any(change.touches_corpus for change in changes)
         return found
 
 
@@ -657,12 +654,12 @@ _UNERASED = (
 
 # What the next opening repeats if it is lost: documents that are staged durably are published and
 # linked again.
-_REPEATED = {PublishStaged, PutEdges}
+_REPEATED = {publish_staged, put_edges}
 
 
 def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
     """Whether the commit need not be synced to disk; the next synced commit includes it."""
-    kinds = {type(change) for change in changes}
+    kinds = {change.work if isinstance(change, Write) else type(change) for change in changes}
     learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
     return learned_again or kinds == {RecordTurn} or kinds <= _REPEATED
 

@@ -24,12 +24,12 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.processes import find_interruption
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import Floats, clean_text, format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
 from crabpath_retrievers.storage import GraphStore, Reader
+from crabpath_retrievers.storage.write.nodes import put_meta
 
 
 class Prefixes(NamedTuple):
@@ -727,7 +727,7 @@ class EmbedderFingerprint:
             identity = stored._replace(name=found.name)
         else:
             identity = measure_identity(self._embedder, found)
-        self._store.apply([PutMeta((("embedder", encode_identity(identity)),))])
+        self._store.write(put_meta, {"embedder": encode_identity(identity)})
 
 
 def _require_query_size(size: int, vector: Vector) -> None:

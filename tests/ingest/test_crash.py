@@ -55,8 +55,9 @@ def copy_after_each_step(memory, place):
         copies.append(shutil.copytree(place, place.with_name(f"after {len(copies)} steps")))
 
     def apply_and_copy(changes):
-        apply(changes)
+        found = apply(changes)
         copy()
+        return found
 
     def upsert_in_halves(*columns):
         upsert(*(column[: len(column) // 2] for column in columns))

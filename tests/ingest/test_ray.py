@@ -148,7 +148,7 @@ KILL = """
 """
 
 
-@pytest.mark.parametrize("change", ["PublishNodes", "PutEdges"])
+@pytest.mark.parametrize("change", ["publish_nodes", "put_edges"])
 def test_a_killed_driver_is_resumed(cluster, tmp_path, expected, change):
     """The same call in another process goes on, to the same graph."""
     place = str(tmp_path / "ray")

@@ -369,14 +369,14 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, host):
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))
-    memory.store.apply([make_change("StageNodes", (node,))])
+    memory.store.apply([make_change("stage_nodes", (node,))])
     get_services(memory).ingest.recover()
     assert host.answer("Public text.", "bob").documents[0].node.content == "Public text."
     # The document hides the note while it is there.
     assert TEXT not in [d.node.content for d in host.answer(TEXT, "ann").documents]
     assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
-    memory.store.apply([make_change("RemoveNodes", (secret,))])
+    memory.store.apply([make_change("remove_documents", (secret,))])
     assert TEXT in [d.node.content for d in host.answer(TEXT, "ann").documents]
 
 

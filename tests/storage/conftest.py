@@ -31,9 +31,11 @@ class Graph:
 
     def publish(self, *nodes: Node, removed: tuple[str, ...] = ()) -> list[int]:
         """Stage, publish and finish nodes; returns their keys."""
-        self.store.apply([make_change("StageNodes", nodes, removed), make_change("PublishStaged")])
+        self.store.apply(
+            [make_change("stage_nodes", nodes, removed), make_change("publish_staged")]
+        )
         keys = self.keys(*(node.id for node in nodes))
-        self.store.apply([make_change("PutEdges", (), tuple(keys))])
+        self.store.apply([make_change("put_edges", (), tuple(keys))])
         return keys
 
     def keys(self, *ids: str) -> list[int]:
@@ -43,7 +45,7 @@ class Graph:
 
     def join(self, source: int, target: int, kind: EdgeKind = EdgeKind.LINK) -> None:
         """Add an edge of prior 0.5 and floor 0.25."""
-        self.store.apply([make_change("PutEdges", (Edge(source, target, kind, PRIOR, FLOOR),))])
+        self.store.apply([make_change("put_edges", (Edge(source, target, kind, PRIOR, FLOOR),))])
 
     def weight(self, source: int, target: int, namespace: str = "default") -> float:
         """Effective weight of the one edge between two nodes."""

@@ -49,7 +49,7 @@ def test_every_word_finds_its_own_text(store, texts):
 @example(texts=list(TEXTS.values()), data=None)
 def test_any_phrase_of_any_text_finds_it(store, graph, make, texts, data):
     """Whatever the characters, a phrase finds the texts whose tokens hold it and no others."""
-    store.apply([make_change("RemoveNodes", tuple(store.catalog.all_ids()))])
+    store.apply([make_change("remove_documents", tuple(store.catalog.all_ids()))])
     clean = [t.replace("\x00", "").encode("utf-8", "replace").decode() for t in texts]
     keys = graph.publish(*(make(str(i), text) for i, text in enumerate(clean)))
     words = tokenise(clean[0])

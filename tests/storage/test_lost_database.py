@@ -64,17 +64,17 @@ def test_a_store_works_again_after_its_database_was_away(far):
     """Reads and writes fail with a clear error while it is gone, and then go on as before."""
     url, proxy = far
     store = GraphStore(url)
-    store.apply([make_change("PutMeta", (("a", "before"),))])
+    store.apply([make_change("put_meta", {"a": "before"})])
     proxy.cut()
     with pytest.raises(StoreUnavailableError, match="is the database running"):
         store.catalog.meta()
     with pytest.raises(StoreUnavailableError):
-        store.apply([make_change("PutMeta", (("a", "lost"),))])
+        store.apply([make_change("put_meta", {"a": "lost"})])
     with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
         pass
     proxy.mend()
     assert store.catalog.meta()["a"] == "before"
-    store.apply([make_change("PutMeta", (("a", "after"),))])
+    store.apply([make_change("put_meta", {"a": "after"})])
     assert store.catalog.meta()["a"] == "after"
     store.close()
 
@@ -92,10 +92,10 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
                 other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
 
     with pytest.raises(StoreUnavailableError):
-        store.apply([make_change("PutMeta", (("first", "1"), ("second", "2")))])
+        store.apply([make_change("put_meta", {"first": "1", "second": "2"})])
     sa.event.remove(get_engine(store), "after_cursor_execute", _end)
     assert "first" not in store.catalog.meta()
-    store.apply([make_change("PutMeta", (("first", "1"),))])
+    store.apply([make_change("put_meta", {"first": "1"})])
     assert store.catalog.meta()["first"] == "1"
     store.close()
     admin.dispose()
@@ -143,11 +143,11 @@ def test_statements_that_are_not_answered_in_time_fail(postgres_url, statements)
 def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_url):
     """A write behind somebody's transaction fails in time and is taken back."""
     store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
-    store.apply([make_change("PutMeta", (("a", "before"),))])
+    store.apply([make_change("put_meta", {"a": "before"})])
     with other.begin() as held:
         held.exec_driver_sql(f"UPDATE {tables.meta} SET value = value")
         with within(2.0), limit_waiting(0.5), pytest.raises(StoreUnavailableError):
-            store.apply([make_change("PutMeta", (("a", "lost"),))])
+            store.apply([make_change("put_meta", {"a": "lost"})])
     assert store.catalog.meta()["a"] == "before"
     store.close()
     other.dispose()

@@ -28,14 +28,13 @@ from tests.seams import get_engine, make_change
 AS_NOBODY = """
 import os, sys
 import sqlalchemy.dialects.sqlite
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore
 if os.geteuid() == 0:
     os.setuid(65534)
 for place in sys.argv[1:]:
     try:
-        GraphStore(place).apply([PutMeta((("a", "b"),))])
+        GraphStore(place).apply([make_change("put_meta", {"a": "b"})])
     except StoreReadOnlyError as error:
         print(error)
 """
@@ -55,7 +54,7 @@ def test_files_are_private_to_the_user(tmp_path):
     old = os.umask(0)
     try:
         store = GraphStore(tmp_path / "memory")
-        store.apply([make_change("PutMeta", (("a", "b"),))])
+        store.apply([make_change("put_meta", {"a": "b"})])
         with store.hold_ingest_lock():
             modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "memory").iterdir()}
         store.close()
@@ -97,8 +96,8 @@ def test_a_write_lock_held_elsewhere_is_named(tmp_path):
     with other.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         with pytest.raises(StoreLockedError, match="busy"):
-            store.apply([make_change("PutMeta", (("a", "b"),))])
-    store.apply([make_change("PutMeta", (("a", "b"),))])
+            store.apply([make_change("put_meta", {"a": "b"})])
+    store.apply([make_change("put_meta", {"a": "b"})])
     assert store.catalog.meta()["a"] == "b"
     store.close()
     other.dispose()

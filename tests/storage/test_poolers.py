@@ -112,12 +112,12 @@ def test_one_process_ingests_at_a_time_behind_a_pooler(pooled):
 
         def ingest(store):
             with store.hold_ingest_lock() as right:
-                store.apply([make_change("PutMeta", (("holder", str(id(store))),))])
+                store.apply([make_change("put_meta", {"holder": str(id(store))})])
                 return right and store.catalog.meta()["holder"] == str(id(store))
 
         with ThreadPoolExecutor(len(stores)) as threads:
             waiting = [threads.submit(ingest, store) for store in stores]
-            stores[0].apply([make_change("PutMeta", (("others", "go on"),))])
+            stores[0].apply([make_change("put_meta", {"others": "go on"})])
             other.kill()
             other.communicate()
             assert all(one.result(60) for one in waiting)
@@ -151,7 +151,7 @@ def test_a_role_has_a_schema_of_its_own_behind_a_pooler(pooled):
             stack.callback(execute, direct, f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}")
             url = stack.enter_context(serve_pooler(bypass(pooled, username=name)))
             store = GraphStore(url.render_as_string())
-            store.apply([make_change("PutMeta", (("name", name),))])
+            store.apply([make_change("put_meta", {"name": name})])
             found.append(store.catalog.meta()["name"])
             store.close()
         assert found == names

@@ -14,7 +14,7 @@ def test_staged_nodes_are_invisible_until_published_and_wait_for_edges(store, gr
     """They are kept whole; publishing shows them, and their edges finish the ingest."""
     node = make("a", "hidden words", title="Köln", metadata={"n": [1, None]}, position=3)
     store.apply(
-        [make_change("StageNodes", (node, make("b"))), make_change("RemoveNodes", ("b",))]
+        [make_change("stage_nodes", (node, make("b"))), make_change("remove_documents", ("b",))]
     )  # b never appears
     (staged,) = store.catalog.get_staged()
     for name in ("id", "content", "title", "position", "metadata", "digest"):
@@ -22,15 +22,15 @@ def test_staged_nodes_are_invisible_until_published_and_wait_for_edges(store, gr
     assert store.catalog.documents(["a"]) == {}
     assert store.fulltext.find_phrases([["hidden"]], 5)[0] == []
     assert store.catalog.has_unfinished_ingest()
-    store.apply([make_change("PublishStaged")])
+    store.apply([make_change("publish_staged")])
     assert store.catalog.documents(["a"])["a"].content == "hidden words"
     assert len(store.fulltext.find_phrases([["hidden"]], 5)[0]) == 1
     assert store.catalog.all_ids() == ["a"]
     assert store.catalog.get_unlinked_keys() == graph.keys("a")
     store.apply(
         [
-            make_change("PutEdges", (), tuple(graph.keys("a"))),
-            make_change("ConfirmIndexDeletions", ("b",)),
+            make_change("put_edges", (), tuple(graph.keys("a"))),
+            make_change("confirm_index_deletions", ("b",)),
         ]
     )
     assert not store.catalog.has_unfinished_ingest()
@@ -77,7 +77,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
             )
         ]
     )
-    store.apply([make_change("RemoveNodes", ("b",))])
+    store.apply([make_change("remove_documents", ("b",))])
     after = graph.contents(without=("journal", "index_deletions"))
     assert after.pop(tables.namespaces.name) != before.pop(tables.namespaces.name)  # it learned
     assert after == before
@@ -91,10 +91,10 @@ def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph,
     a, b, c = graph.publish(*nodes)
     graph.join(a, b, EdgeKind.SIBLING)
     graph.join(b, c, EdgeKind.SIBLING)
-    store.apply([make_change("RemoveNodes", ("b",))])
+    store.apply([make_change("remove_documents", ("b",))])
     # Only b → c was joined, so only c stood beside b.
     assert store.catalog.get_unlinked_keys() == [c]
-    store.apply([make_change("PutEdges", (), (c,)), make_change("MoveNodes", (("c", 1),))])
+    store.apply([make_change("put_edges", (), (c,)), make_change("move_nodes", (("c", 1),))])
     assert store.links.in_order(["s"]) == {"s": [a, c]}
     assert store.catalog.get_unlinked_keys() == [c]
 
@@ -105,11 +105,15 @@ def test_a_failing_change_takes_the_whole_call_back(store, graph, make):
     before = graph.contents()
     with pytest.raises(TypeError, match="unknown change str"):
         store.apply(
-            [make_change("RemoveNodes", ("a",)), "no change", make_change("PutMeta", (("x", "y"),))]
+            [
+                make_change("remove_documents", ("a",)),
+                "no change",
+                make_change("put_meta", {"x": "y"}),
+            ]
         )
     with pytest.raises(StoreError):
         store.apply(
-            [make_change("RemoveNodes", ("a",)), make_change("PutMeta", (("x", None),))]
+            [make_change("remove_documents", ("a",)), make_change("put_meta", {"x": None})]
         )  # NOT NULL
     assert graph.contents() == before
 
@@ -117,7 +121,7 @@ def test_a_failing_change_takes_the_whole_call_back(store, graph, make):
 def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
     a, b = graph.publish(make("a"), make("b"))
     loose = [Edge(a, t, EdgeKind.LINK, 0.5, 0.5) for t in (a, b, b + 1)]
-    store.apply([make_change("PutEdges", tuple(loose))])
+    store.apply([make_change("put_edges", tuple(loose))])
     pointers = store.walk.get_outgoing_edges([a], store.walk.get_clock("default")).pointers
     assert [p.target.key for p in pointers] == [b]
 
@@ -125,7 +129,7 @@ def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
 def test_the_journal_never_holds_text(store, graph, make):
     """Ids of what came and went are journaled, contents and titles are not."""
     graph.publish(make("a", "secret words", title="Secret Title"))
-    store.apply([make_change("RemoveNodes", ("a",))])
+    store.apply([make_change("remove_documents", ("a",))])
     assert {entry["change"] for entry in read_journal(store)} == {"publish", "remove"}
     assert "ecret" not in str(read_journal(store))
 
@@ -144,5 +148,5 @@ def test_of_equal_edges_of_one_batch_the_last_counts(store, graph, make):
     a, b = graph.publish(make("a"), make("b"))
     weights = [*range(1000), *range(999, -1, -1)]
     edges = [Edge(a, b, EdgeKind.LINK, weight / 1000, 0.0) for weight in weights]
-    store.apply([make_change("PutEdges", tuple(edges))])
+    store.apply([make_change("put_edges", tuple(edges))])
     assert graph.weight(a, b) == 0.0

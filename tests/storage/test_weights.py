@@ -124,7 +124,7 @@ def test_deltas_add_up_within_the_bounds(store, graph, pair, deltas, moved, weig
 def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pair, monkeypatch):
     """A whole frontier is read in one; many weights move with as many as two do."""
     nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
-    store.apply([make_change("PutEdges", tuple(Edge(n, pair[0], LINK, 0.5, 0.25) for n in nodes))])
+    store.apply([make_change("put_edges", tuple(Edge(n, pair[0], LINK, 0.5, 0.25) for n in nodes))])
     clock = store.walk.get_clock("default")
     with list_statements(monkeypatch) as statements:
         found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
@@ -158,7 +158,7 @@ def test_moves_of_a_removed_node_go_with_it_and_unknown_edges_are_harmless(store
     assert store.walk.get_outgoing_edges(pair[1:], store.walk.get_clock("default")).pointers == []
     adjust(store, pair, 0.1)
     adjust(store, (pair[1], pair[0]), 0.1, kind=CO_USED)
-    store.apply([make_change("RemoveNodes", ("b",))])
+    store.apply([make_change("remove_documents", ("b",))])
     assert read_moves(store) == []
 
 
@@ -199,7 +199,7 @@ def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, pairs):
     """A sibling edge fades from its prior to 0 with the turns since it was put there."""
     store.apply([make_change("advance_clock", "default", exponent=5.0)])
     edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
-    store.apply([make_change("PutEdges", tuple(edges))])
+    store.apply([make_change("put_edges", tuple(edges))])
     age(store)
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
@@ -224,7 +224,11 @@ def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
 def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank):
     """It goes on from where it stands, with its floor."""
     store.apply(
-        [make_change("PutEdges", tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values()))]
+        [
+            make_change(
+                "put_edges", tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values())
+            )
+        ]
     )
     learn(store, pairs, 0.3, EdgeKind.LINK)
     age(store)
@@ -278,7 +282,7 @@ def test_edges_are_read_by_kind_in_both_directions(store, graph, make, pair):
     """Each once with what was learned; not at weight 0, and not those of removed nodes."""
     (a, b), (c, gone) = pair, graph.publish(make("c"), make("gone"))
     graph.join(b, c)
-    store.apply([make_change("PutEdges", (Edge(a, b, EdgeKind.SIMILAR, 0.4, 0.4),))])
+    store.apply([make_change("put_edges", (Edge(a, b, EdgeKind.SIMILAR, 0.4, 0.4),))])
     adjust(store, pair, 0.2)
     for edge, delta in ((a, c), 0.4), ((b, c), -0.3), ((a, gone), 0.4):
         adjust(store, edge, delta, kind=CO_USED)

@@ -14,7 +14,7 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.parts.pgvector.index import PgVectorIndex
-from crabpath_retrievers.storage.write.apply import WRITERS
+from tests.seams import stop_after
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
@@ -173,7 +173,7 @@ def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector_url):
     engine._run_as_sync(engine.close())  # noqa: SLF001  it closes in no other way
 
 
-@pytest.mark.parametrize("change", ["PublishNodes", "PutEdges"])
+@pytest.mark.parametrize("change", ["publish_nodes", "put_edges"])
 def test_documents_vectors_and_edges_are_written_in_one_transaction(
     pgvector_url, monkeypatch, change
 ):
@@ -187,8 +187,7 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
         memory.add_documents(pages(3))
         before = memory.info()
         with monkeypatch.context() as broken:
-            (kind,) = [kind for kind in WRITERS if kind.__name__ == change]
-            broken.setitem(WRITERS, kind, fail)
+            stop_after(change, 1, fail, broken)
             with pytest.raises(OSError, match="the disk is full"):
                 memory.add_documents(pages(6))
         assert memory.info() == before
@@ -245,7 +244,7 @@ def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["PublishNodes", "PutEdges"])
+@pytest.mark.parametrize("kill", ["publish_nodes", "put_edges"])
 def test_a_killed_add_leaves_nothing(pgvector_url, kill):
     child = start(pgvector_url, 0, kill=kill)
     child.communicate()
@@ -258,7 +257,7 @@ def test_a_killed_add_leaves_nothing(pgvector_url, kill):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["StageNodes", "PublishStaged"])
+@pytest.mark.parametrize("kill", ["stage_nodes", "publish_staged"])
 def test_a_kill_between_the_steps_of_a_sync_is_made_up_for(pgvector_url, kill):
     child = start(pgvector_url, 0, "sync", kill)
     child.communicate()

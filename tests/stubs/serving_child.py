@@ -18,7 +18,7 @@ from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
 from tests.seams import index_at_once, stop_after
 
-STEPS = {"applied": "ConsumeFeedback", "indexed": "MarkIndexed"}
+STEPS = {"applied": "ConsumeFeedback", "indexed": "mark_indexed"}
 
 
 def die():

@@ -118,7 +118,7 @@ def test_it_shows_one_moment(learned, open_memory, location):
 def test_documents_half_added(learned, tmp_path):
     """They are finished first; the archive would hold halves."""
     node = Node("x", "x", "x", "Half.", vector=np.ones(16, dtype=np.float32))
-    learned.store.apply([make_change("StageNodes", (node,))])
+    learned.store.apply([make_change("stage_nodes", (node,))])
     with pytest.raises(StoreError, match="half added: open the memory once"):
         learned.transfer.export(tmp_path / "half")
     assert list(tmp_path.glob("*half*")) == []

@@ -24,12 +24,13 @@ from itertools import combinations
 from types import MappingProxyType
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
-from crabpath_retrievers.core.changes.learned import (
+from crabpath_retrievers.core.changes import (
     COUNT_TOLERANCE,
     EdgeId,
     EdgeUpdate,
     LearnedDelta,
+    RegionKey,
+    TransitionCount,
 )
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import SEARCH_ACTION, EdgeKind, ReturnedDocument, Turn

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes.learned import LearnedDelta
+from crabpath_retrievers.core.changes import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit, advantage
 from crabpath_retrievers.core.records import EdgeKind, Tier, Turn, WalkStep
 from crabpath_retrievers.core.text import Floats

@@ -17,9 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.calls import elapsed_ms
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
@@ -184,8 +182,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
     tx.touches_corpus = True
     for kind in s.EMBEDDED:
         _adopt(tx, kind, sa.true())
-    facts = (("embedder", identity), (REEMBEDDED_AT, repr(time)))
-    put_meta(tx, c.PutMeta(facts))
+    put_meta(tx, {"embedder": identity, REEMBEDDED_AT: repr(time)})
     hubs = sa.cast(sa.cast(s.meta.c.value, sa.BigInteger) + 1, sa.Text)
     tx.update(s.meta, s.meta.c.name == "hubs", value=hubs)
     for table in (s.episodes, s.notes):
@@ -294,7 +291,7 @@ class EmbedderChange:
         self.store.write(end_reembedding)
         known = found if stored is None else stored._replace(name=found.name or stored.name)
         if stored is not None and known != stored:
-            self.store.apply([PutMeta((("embedder", encode_identity(known)),))])
+            self.store.write(put_meta, {"embedder": encode_identity(known)})
         with self.identity.change(new, None if stored is None else known):
             pass
 

@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.core.changes.history import (
+from crabpath_retrievers.core.changes import (
     STATES,
     AddTransitions,
+    AdjustWeights,
+    Change,
+    KeepNote,
     RegionKey,
     TransitionCount,
+    WeightDelta,
 )
-from crabpath_retrievers.core.changes.notes import KeepNote
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
     MAX_NOTE_CHARS,

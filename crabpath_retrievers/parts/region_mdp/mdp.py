@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.changes import TransitionCount
 from crabpath_retrievers.core.query import require_number
 from crabpath_retrievers.core.records import Vector, stretch_cosine
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError

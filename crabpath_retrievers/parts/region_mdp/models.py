@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes.history import STATES
+from crabpath_retrievers.core.changes import STATES
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.region_mdp.mdp import RegionModel
 from crabpath_retrievers.regions import Hubs, Regions, StateHubs

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.changes import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.operation.maintenance.health.queries import HealthQueries
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels

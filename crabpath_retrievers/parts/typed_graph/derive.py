@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes import WeightDelta
-from crabpath_retrievers.core.changes.learned import EdgeId
+from crabpath_retrievers.core.changes import EdgeId, WeightDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Turn
 from crabpath_retrievers.learning.credit import share_by_recency

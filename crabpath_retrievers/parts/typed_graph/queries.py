@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.changes.learned import EdgeId
+from crabpath_retrievers.core.changes import EdgeId
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from crabpath_retrievers.core.changes.learned import EdgeId, LearnedDelta
+from crabpath_retrievers.core.changes import EdgeId, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import SEARCH_ACTION, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.learning.rules.edges import find_entry, get_action_type

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes.learned import ModelEffects
+from crabpath_retrievers.core.changes import ModelEffects
 from crabpath_retrievers.core.feedback import (
     MOST_LATER,
     FeedbackStatus,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes.learned import EpisodeContent
+from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,

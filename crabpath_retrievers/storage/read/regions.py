@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.changes import TransitionCount
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.storage.schema import meta, namespaces, nodes, notes, transitions
 from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vector

@@ -7,26 +7,12 @@ from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage.write import (
     history,
     learned,
-    nodes,
     notes,
-    publish,
     weights,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 
 WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
-    c.StageNodes: nodes.stage_nodes,
-    c.PublishStaged: publish.publish_staged,
-    c.PublishNodes: publish.publish_nodes,
-    c.DeferIndexes: publish.defer_indexes,
-    c.BuildIndexes: publish.build_indexes,
-    c.MoveNodes: publish.move_nodes,
-    c.QueueLinking: publish.queue_nodes,
-    c.RemoveNodes: publish.remove_documents,
-    c.PutEdges: nodes.put_edges,
-    c.ConfirmIndexDeletions: nodes.confirm_index_deletions,
-    c.MarkIndexed: nodes.mark_indexed,
-    c.PutMeta: nodes.put_meta,
     c.AdjustWeights: weights.adjust_weights,
     c.RecordTurn: learned.record_turn,
     c.KeepFeedback: learned.keep_feedback,
@@ -37,10 +23,10 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.AddPairCounts: learned.add_pair_counts,
     c.KeepEpisode: learned.keep_episode,
     c.LearnPassively: learned.write_passive_lesson,
-    c.history.AddTransitions: learned.add_transitions,
-    c.history.UndoFeedback: history.undo_feedback,
-    c.notes.KeepNote: notes.keep_note,
-    c.notes.UseNotes: notes.use_notes,
+    c.AddTransitions: learned.add_transitions,
+    c.UndoFeedback: history.undo_feedback,
+    c.KeepNote: notes.keep_note,
+    c.UseNotes: notes.use_notes,
 }
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes import history as h
-from crabpath_retrievers.core.changes.learned import EpisodeContent
+from crabpath_retrievers.core.changes import EpisodeContent, UndoFeedback
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
@@ -42,7 +41,7 @@ from crabpath_retrievers.storage.write.weights import insert_unattributed_change
 _TICK = 1e-3  # seconds between snapshots
 
 
-def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
+def undo_feedback(tx: Transaction, change: UndoFeedback) -> None:
     """Subtract all effects of feedback that are stored, and release its turns.
 
     Raises:

@@ -10,9 +10,13 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
-from crabpath_retrievers.core.changes.learned import EpisodeContent
-from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
+from crabpath_retrievers.core.changes import (
+    AddTransitions,
+    EpisodeContent,
+    KeepNote,
+    TransitionCount,
+    UseNotes,
+)
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.core.records import may_name_turn
 from crabpath_retrievers.core.text import to_storable

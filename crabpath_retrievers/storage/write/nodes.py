@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
     LEARNED_KINDS,
@@ -71,12 +70,29 @@ _ADD_ALL_TO_TERMS = sa.text(
 )
 
 
-def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
-    """Fill the queue of the next publication; an id has one row in it."""
-    rows = {node: _build_queue_row(node, "move", str(to)) for node, to in change.positions}
-    rows |= {node: _build_queue_row(node, "remove") for node in change.removed}
-    rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
-    rows |= {node.id: _build_staged_row(node) for node in change.nodes}
+def stage_nodes(
+    tx: Transaction,
+    nodes: Sequence[Node] = (),
+    removed: Sequence[str] = (),
+    retired: Sequence[str] = (),
+    positions: Sequence[tuple[str, int]] = (),
+) -> None:
+    """Record a batch before it is published, so that an interrupted ingest can be finished.
+
+    An id has one row in the queue.
+
+    Args:
+        tx: The transaction.
+        nodes: Nodes to add or replace, with their vectors.
+        removed: Ids of nodes that publication deletes.
+        retired: Ids of nodes that publication hides from queries. What was learned about them is
+            kept, and counts again once a node with the same id is published.
+        positions: New positions, as of :func:`~.publish.move_nodes`.
+    """
+    rows = {node: _build_queue_row(node, "move", str(to)) for node, to in positions}
+    rows |= {node: _build_queue_row(node, "remove") for node in removed}
+    rows |= {node: _build_queue_row(node, "retire") for node in retired}
+    rows |= {node.id: _build_staged_row(node) for node in nodes}
     tx.delete_in(s.staging.c.id, rows)
     tx.add(s.staging, [{**row, "place": place} for place, row in enumerate(rows.values())])
 
@@ -337,9 +353,9 @@ def _count_terms(
     _add_to_meta(tx, nodes=sign * len(texts), tokens=sign * length)
 
 
-def put_meta(tx: Transaction, change: c.PutMeta) -> None:
-    """Write metadata of the store."""
-    tx.upsert(s.meta, [{"name": name, "value": value} for name, value in change.values])
+def put_meta(tx: Transaction, values: Mapping[str, str]) -> None:
+    """Write metadata of the store, such as its embedder, as values by name."""
+    tx.upsert(s.meta, [{"name": name, "value": value} for name, value in values.items()])
 
 
 def _build_addition(insert: Callable[..., Any]) -> Any:
@@ -364,7 +380,7 @@ def renew_corpus_version(tx: Transaction) -> None:
 
     The version is random: that of an imported or restored store cannot equal a former one.
     """
-    put_meta(tx, c.PutMeta((("corpus", str(secrets.randbits(62))),)))
+    put_meta(tx, {"corpus": str(secrets.randbits(62))})
 
 
 def _count_hub_changes(tx: Transaction, changed: int) -> None:
@@ -412,20 +428,35 @@ def build_content_row(
     }
 
 
-def put_edges(tx: Transaction, change: c.PutEdges) -> None:
-    """Add or update structural edges; nodes whose linking that completes leave the queue."""
-    if change.resorted:
-        _remove_edges(tx, change.resorted, [EdgeKind.SIBLING.value])
-    _remove_lost(tx, change.lost)
-    rows = build_edge_rows(tx, change.edges)
+def put_edges(
+    tx: Transaction,
+    edges: Sequence[Edge],
+    linked: Sequence[int] = (),
+    resorted: Sequence[int] = (),
+    lost: Sequence[tuple[int, int, EdgeKind]] = (),
+) -> None:
+    """Add structural edges; existing ones get the new prior and floor.
+
+    Args:
+        tx: The transaction.
+        edges: Edges by surrogate key; those of deleted nodes are skipped.
+        linked: Keys of queued nodes whose linking this completes.
+        resorted: Keys of nodes whose edges to siblings are deleted first.
+        lost: Source, target and kind of other edges that are deleted first.
+    """
+    tx.touches_corpus = True
+    if resorted:
+        _remove_edges(tx, resorted, [EdgeKind.SIBLING.value])
+    _remove_lost(tx, lost)
+    rows = build_edge_rows(tx, edges)
     with tx.send_together(len(rows)):
         tx.upsert(s.edges, rows, ("prior", "floor"))
-        named = {edge.target for edge in change.edges if edge.kind is EdgeKind.MENTION}
-        named |= {target for _, target, kind in change.lost if kind is EdgeKind.MENTION}
+        named = {edge.target for edge in edges if edge.kind is EdgeKind.MENTION}
+        named |= {target for _, target, kind in lost if kind is EdgeKind.MENTION}
         recount_mentions(tx, named)
-    for part in split_batches(change.linked):
-        linked = sa.select(s.nodes.c.id).where(is_one_of(tx.connection, s.nodes.c.key, part))
-        tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))
+    for part in split_batches(linked):
+        done = sa.select(s.nodes.c.id).where(is_one_of(tx.connection, s.nodes.c.key, part))
+        tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(done))
 
 
 def _remove_lost(tx: Transaction, lost: Sequence[tuple[int, int, EdgeKind]]) -> None:
@@ -461,9 +492,9 @@ def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, An
     ]
 
 
-def confirm_index_deletions(tx: Transaction, change: c.ConfirmIndexDeletions) -> None:
-    """Take vectors off the deletion queue."""
-    tx.delete_in(s.index_deletions.c.id, change.ids)
+def confirm_index_deletions(tx: Transaction, ids: Sequence[str]) -> None:
+    """Take vectors off the deletion queue: the index no longer holds them."""
+    tx.delete_in(s.index_deletions.c.id, ids)
 
 
 def queue_index_deletion(tx: Transaction, ids: Iterable[str]) -> None:
@@ -513,15 +544,27 @@ def queue_reindex(tx: Transaction, ids: Sequence[str] | None = None) -> None:
         tx.update(table, indexed=0)
 
 
-def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
-    """Remove the vectors that the index now holds from its queues."""
-    for part in split_batches(change.nodes):
+def mark_indexed(
+    tx: Transaction,
+    nodes: Sequence[str] = (),
+    episodes: Sequence[str] = (),
+    notes: Sequence[int] = (),
+) -> None:
+    """Take what the vector index holds now off its queues.
+
+    Args:
+        tx: The transaction.
+        nodes: Ids of document chunks.
+        episodes: Ids of episodes.
+        notes: Keys of notes.
+    """
+    for part in split_batches(nodes):
         own = is_one_of(tx.connection, s.staging.c.id, part)
         tx.delete(s.staging, own, s.staging.c.operation == "index")
         tx.update(s.staging, own, s.staging.c.operation == "return", operation="link")
     queues: tuple[tuple[Any, Sequence[Any]], ...] = (
-        (s.episodes.c.id, change.episodes),
-        (s.notes.c.node, change.notes),
+        (s.episodes.c.id, episodes),
+        (s.notes.c.node, notes),
     )
     for column, keys in queues:
         for part in split_batches(keys):

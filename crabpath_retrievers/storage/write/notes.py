@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes import notes as n
-from crabpath_retrievers.core.changes.learned import EpisodeContent
+from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
@@ -47,7 +46,7 @@ from crabpath_retrievers.storage.write.weights import (
 _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created with a note
 
 
-def keep_note(tx: Transaction, change: n.KeepNote) -> None:
+def keep_note(tx: Transaction, change: c.KeepNote) -> None:
     """Store a note, or replace the note with the same id, with its edges and its episode."""
     namespace, _ = tx.get_namespace(change.namespace, lock=True)
     turn = tx.scalar(sa.select(s.namespaces.c.turn).where(s.namespaces.c.key == namespace))
@@ -65,7 +64,7 @@ def keep_note(tx: Transaction, change: n.KeepNote) -> None:
     key = _write_node(tx, change, namespace, payload)
     tx.add(s.contents, [build_content_row(key, payload)])
     _write_note(tx, change, key, namespace, turn)
-    put_meta(tx, c.PutMeta((("notes", "1"),)))
+    put_meta(tx, {"notes": "1"})
     _recount_notes(tx, [namespace])
     if change.query is not None and change.query_vector is not None:
         # The episode by which similar queries recall the note.
@@ -81,7 +80,7 @@ def keep_note(tx: Transaction, change: n.KeepNote) -> None:
 
 
 def _write_node(
-    tx: Transaction, change: n.KeepNote, namespace: int, payload: dict[str, Any]
+    tx: Transaction, change: c.KeepNote, namespace: int, payload: dict[str, Any]
 ) -> int:
     """Write the node of a note, and delete its former content; returns its key."""
     node = change.node
@@ -115,7 +114,7 @@ def _delete_former_content(tx: Transaction, key: int, namespace: int, node: Node
         _remove_from_episodes(tx, key, namespace, node.id)
 
 
-def _write_note(tx: Transaction, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
+def _write_note(tx: Transaction, change: c.KeepNote, key: int, namespace: int, turn: int) -> None:
     place = read_last_said(tx, namespace) + 1
     fresh: dict[str, Any] = {"kind": change.kind, "last_turn": turn, "indexed": 0, "said": place}
     if change.feedback is None:
@@ -150,7 +149,7 @@ def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) 
 
 
 def _compute_deltas(
-    tx: Transaction, change: n.KeepNote, key: int, namespace: int
+    tx: Transaction, change: c.KeepNote, key: int, namespace: int
 ) -> Iterable[c.WeightDelta]:
     """Weight changes for the edges; those of the note itself are set to the given weight."""
     own = change.node.id
@@ -233,7 +232,7 @@ def _undo_note(
     tx.update(s.notes, own, **kept)
 
 
-def use_notes(tx: Transaction, change: n.UseNotes) -> None:
+def use_notes(tx: Transaction, change: c.UseNotes) -> None:
     """Update the use counts of notes."""
     key, turn = (
         sa.select(column).where(s.namespaces.c.name == change.namespace).scalar_subquery()

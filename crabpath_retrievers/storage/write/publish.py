@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import encode_vector, split_batches
@@ -29,18 +29,19 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 _OPERATIONS = ("put", "remove", "retire", "move")
 
 
-def defer_indexes(tx: Transaction, _change: c.DeferIndexes) -> None:
-    """Drop the indexes that are faster built afterwards."""
+def defer_indexes(tx: Transaction) -> None:
+    """Drop the indexes of an empty store that are faster built afterwards; nothing on SQLite."""
     tx.fulltext.defer(tx.connection)
 
 
-def build_indexes(tx: Transaction, _change: c.BuildIndexes) -> None:
-    """Build the indexes that are missing."""
+def build_indexes(tx: Transaction) -> None:
+    """Build the indexes that were deferred, and tidy the full text for many look-ups."""
     tx.fulltext.complete(tx.connection)
 
 
-def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
+def publish_staged(tx: Transaction) -> None:
     """Make the staged batch visible to queries, and queue its nodes for linking."""
+    tx.touches_corpus = True
     query = sa.select(s.staging).where(s.staging.c.operation.in_(_OPERATIONS))
     queued = tx.run(query.order_by(s.staging.c.place)).all()
     if not queued:
@@ -58,7 +59,7 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     linking = {"operation": "link", "payload": None, "embedding": None}
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
     queue_linking(tx, siblings)
-    move_nodes(tx, c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
+    move_nodes(tx, [(row.id, int(row.payload)) for row in moved])
     write_journal(tx, "publish", {name: len(rows) for name, rows in ids.items()})
 
 
@@ -68,25 +69,44 @@ def _decode_staged(row: Any, language: str | None) -> NewNode:
     return NewNode(row.id, payload, row.embedding, words)
 
 
-def publish_nodes(tx: Transaction, change: c.PublishNodes) -> dict[int, str]:
-    """Make a batch visible, and queue it for linking or, first, for the vector index.
+def publish_nodes(
+    tx: Transaction,
+    nodes: Sequence[Node],
+    words: Sequence[IndexedWords],
+    removed: Sequence[str] = (),
+    *,
+    indexed: bool = False,
+    queued: bool = True,
+) -> dict[int, str]:
+    """Make a batch visible without staging it.
+
+    Args:
+        tx: The transaction.
+        nodes: Nodes to add or replace, with their vectors.
+        words: Their words, one for each node.
+        removed: Ids of nodes to delete.
+        indexed: Whether this transaction also writes their vectors to the index; otherwise they
+            are queued for it first.
+        queued: Whether they are queued for linking; otherwise this transaction also links them.
 
     Returns:
-        Ids of the nodes to link by key, in order, unless they are queued.
+        Ids of the nodes to link by key, in order, where they are not queued: the given ones, and
+        siblings of those that were replaced or deleted.
     """
+    tx.touches_corpus = True
     given = []
-    for node, words in zip(change.nodes, change.words, strict=True):
+    for node, own in zip(nodes, words, strict=True):
         assert node.vector is not None, "published nodes must have a vector"  # noqa: S101
-        given.append(NewNode(node.id, build_payload(node), encode_vector(node.vector), words))
+        given.append(NewNode(node.id, build_payload(node), encode_vector(node.vector), own))
     ids = [node.id for node in given]
-    siblings = _take_away(tx, change.removed, remove_nodes)
+    siblings = _take_away(tx, removed, remove_nodes)
     keys, of_replaced = write_nodes(tx, given)
     siblings += of_replaced
-    write_journal(tx, "publish", {"put": len(ids), "removed": len(change.removed)})
-    if not change.queued:
+    write_journal(tx, "publish", {"put": len(ids), "removed": len(removed)})
+    if not queued:
         found = {**keys, **find_visible(tx, siblings)}
         return {key: found_id for found_id, key in sorted(found.items(), key=itemgetter(1))}
-    if change.indexed:
+    if indexed:
         queue_linking(tx, ids)
     else:
         queue_indexing(tx, ids, "return")
@@ -105,24 +125,24 @@ def _take_away(
     return siblings
 
 
-def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
-    """Set positions, and queue the nodes and their siblings for linking."""
-    if change.positions:
-        moved = [node for node, _ in change.positions]
+def move_nodes(tx: Transaction, positions: Sequence[tuple[str, int]]) -> None:
+    """Set positions of nodes by id, and queue them and their siblings for linking."""
+    if positions:
+        tx.touches_corpus = True
+        moved = [node for node, _ in positions]
         keys = tx.get_node_keys(moved)
         own = s.contents.c.node == sa.bindparam("moved")
         update = s.contents.update().where(own).values(position=sa.bindparam("to"))
-        rows = [{"moved": keys[n], "to": to} for n, to in change.positions if n in keys]
+        rows = [{"moved": keys[n], "to": to} for n, to in positions if n in keys]
         tx.run(update, rows)
         queue_linking(tx, [*moved, *find_siblings(tx, moved)])
 
 
-def queue_nodes(tx: Transaction, change: c.QueueLinking) -> None:
-    """Queue nodes for linking."""
-    queue_linking(tx, change.ids)
+def remove_documents(tx: Transaction, ids: Sequence[str]) -> None:
+    """Delete nodes with all rows that refer to them.
 
-
-def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
-    """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
-    queue_linking(tx, _take_away(tx, change.ids, remove_nodes))
-    write_journal(tx, "remove", {"nodes": len(change.ids)})
+    Their vectors are queued for deletion, their siblings for linking.
+    """
+    tx.touches_corpus = True
+    queue_linking(tx, _take_away(tx, ids, remove_nodes))
+    write_journal(tx, "remove", {"nodes": len(ids)})

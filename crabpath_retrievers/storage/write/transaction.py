@@ -40,7 +40,6 @@ class Write(Change):
     """A function that writes within a transaction, with its arguments; it need not be stored."""
 
     __slots__ = ("_options", "args", "work")
-    touches_corpus = False
 
     def __init__(
         self,

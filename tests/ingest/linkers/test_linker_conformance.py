@@ -15,6 +15,7 @@ from crabpath_retrievers.ingest.linkers import (
     SharedTermLinker,
     SiblingLinker,
     SimilarLinker,
+    make_linkers,
 )
 from crabpath_retrievers.testing import LinkerTests
 from tests.seams import get_services
@@ -57,6 +58,12 @@ CASES = {
         ("sibling", "sibling"),
     ),
 }
+
+
+def test_every_linker_has_a_case():
+    """A linker that nobody lists here would not be tested."""
+    made = make_linkers(LinkSettings(similar_neighbours=2), lambda *_: [])
+    assert {type(linker) for linker in made} == {case.linker for case in CASES.values()}
 
 
 def test_every_kind_of_edge_between_texts_has_a_case():

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes import PutEdges
 from crabpath_retrievers.core.records import Edge
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.queries import (
@@ -101,7 +100,7 @@ def connect_nodes(tx: Transaction, run: str, edges: Sequence[Edge]) -> None:
     tx.touches_corpus = True
     rows = build_edge_rows(tx, edges)
     before = read_rows(tx, "edges", (get_primary_key("edges", row) for row in rows))
-    put_edges(tx, PutEdges(tuple(edges)))
+    put_edges(tx, edges)
     after = read_rows(tx, "edges", (get_primary_key("edges", row) for row in rows))
     images = [("edges", before.get(key), row) for key, row in after.items()]
     payload = {"run": run, "edges": len(edges)}

@@ -19,8 +19,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json, t
 
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import load_knobs
-from crabpath_retrievers.core.changes.history import STATES
-from crabpath_retrievers.core.changes.notes import NoteKind
+from crabpath_retrievers.core.changes import STATES, NoteKind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocument, Turn

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
-from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.core.records import compute_hub_level
 from crabpath_retrievers.core.terms import list_terms
@@ -77,7 +76,7 @@ def import_store(
     for name, rows in blocks:
         written[name] += len(rows)
         if name == "meta":
-            put_meta(tx, PutMeta(tuple((row["name"], row["value"]) for row in rows)))
+            put_meta(tx, {row["name"]: row["value"] for row in rows})
         else:
             tx.add(TABLES[name], list(map(_set_level, rows)) if name == "nodes" else rows)
     for name, highest in last.items():
@@ -85,7 +84,7 @@ def import_store(
     _index_all_texts(tx)
     queue_reindex(tx)
     renew_words(tx, has_signs)  # archives of older schemas have none of these words
-    put_meta(tx, PutMeta((("origin", origin),)))
+    put_meta(tx, {"origin": origin})
     write_journal(tx, "import", {"origin": origin})
     return ImportResult(None, dict(written))
 
@@ -207,7 +206,7 @@ class _NamespaceImport:
         if table == "namespaces":
             self._namespace = self._tx.get_key(self._name)
             if any(row["note_count"] for row in known):
-                put_meta(self._tx, PutMeta((("notes", "1"),)))
+                put_meta(self._tx, {"notes": "1"})
         if table == "nodes":
             keys = self._tx.get_node_keys((row["id"] for row in known), self._namespace)
             self._keys |= {row["key"]: keys[row["id"]] for row in known}

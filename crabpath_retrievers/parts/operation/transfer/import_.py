@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import cast
 
-from crabpath_retrievers.core.changes import Change, PutMeta
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.transfer.archive_reader import DOCUMENTS, Archive
 from crabpath_retrievers.parts.operation.transfer.fill import Block, ImportResult, import_namespace
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.registry import OWNER_COLUMNS
 from crabpath_retrievers.storage.write.namespaces import forget_namespace
+from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder
 
@@ -77,6 +78,6 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
         return []
     known = store.catalog.meta().get("embedder")
     if known is None:
-        return [PutMeta((("embedder", text),))]
+        return [Write(put_meta, {"embedder": text})]
     require_same_embedder(parse_identity(known), parse_identity(text))
     return []

@@ -1,13 +1,31 @@
-"""Change records of namespaces: turns, feedback, weights, counts and episodes."""
+"""Changes that are data: learning computes them, feedback keeps their effects, undo reverses them.
+
+What need not be data is a function of ``storage.write`` that gets a transaction.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.records import EdgeKind, ReturnedDocument, Turn, Vector
+from crabpath_retrievers.core.records import (
+    Authority,
+    EdgeKind,
+    Node,
+    ReturnedDocument,
+    Turn,
+    Vector,
+)
+
+
+class Change:
+    """A change of the graph store that is data.
+
+    ``GraphStore.apply`` carries out all changes of one call in one transaction and journals them.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +42,6 @@ class WeightDelta:
 class AdjustWeights(Change):
     """Add deltas to the weights of one namespace; ``cause`` is the id of the feedback or note."""
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     deltas: tuple[WeightDelta, ...]
     cause: str = ""
@@ -40,7 +57,6 @@ class RecordTurn(Change):
             forgotten since. 0 for a new one, which is created.
     """
 
-    touches_corpus: ClassVar[bool] = False
     turn: Turn
     vector: Vector | None = None
     owner: int = 0
@@ -57,7 +73,6 @@ class KeepFeedback(Change):
             them.
     """
 
-    touches_corpus: ClassVar[bool] = False
     feedback: Feedback
     vector: Vector | None = None
     created: float | None = None
@@ -76,7 +91,6 @@ class ReviseFeedback(Change):
         new: The new content; vector and added documents as in :class:`KeepFeedback`.
     """
 
-    touches_corpus: ClassVar[bool] = False
     sequence: int
     known: Feedback
     new: KeepFeedback
@@ -115,7 +129,6 @@ class ConsumeFeedback(Change):
             it was not read.
     """
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     feedback_id: str
     turns: tuple[str, ...]
@@ -139,7 +152,6 @@ class SettleFeedback(Change):
         created: When the feedback was given that is settled; None for whenever.
     """
 
-    touches_corpus: ClassVar[bool] = False
     sequence: int
     note: str
     status: Literal["refused", "repeated", "undone"] | None = None
@@ -155,7 +167,6 @@ class AddUsage(Change):
             returned it without use, and by how many nats failures lower its reward.
     """
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     counts: tuple[tuple[int, float, float, float], ...]
 
@@ -168,7 +179,6 @@ class AddPairCounts(Change):
         pairs: Tuples ``(source, target, kind, count)`` of keys.
     """
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
 
@@ -185,7 +195,6 @@ class LearnPassively(Change):
         cause: Id of the turn.
     """
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     deltas: tuple[WeightDelta, ...]
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
@@ -226,7 +235,6 @@ class KeepEpisode(Change):
         before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
     """
 
-    touches_corpus: ClassVar[bool] = False
     namespace: str
     id: str
     query: str
@@ -273,3 +281,136 @@ class EdgeUpdate(NamedTuple):
 
     deltas: tuple[LearnedDelta, ...] = ()
     count_changes: Mapping[EdgeId, float] = MappingProxyType({})
+
+
+NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
+"""Origin of a note: given by a user in one of three ways, made from an answer (``auto``), or a
+``state`` of an agent's episode, which no query finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEdge:
+    """An edge of a note.
+
+    Attributes:
+        source, target: Ids of nodes; None is the note itself.
+        weight: Weight of the edge, in [-1, 1]; added to the present weight if neither end is the
+            note.
+    """
+
+    source: str | None
+    target: str | None
+    kind: EdgeKind
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNote(Change):
+    """Store a note of one namespace, or replace its note with the same id.
+
+    Raises ``InvalidInputError`` when the id belongs to a document.
+
+    Attributes:
+        node: The note with its vector; document and source are empty.
+        query: The query that it answers, if known; with ``query_vector``, a unit vector of shape
+            ``[d]``, it becomes an episode of the note.
+        turn, feedback: Ids of the turn and feedback that it was made from. A note that a user
+            gave directly keeps that origin when feedback repeats it, and survives its undo.
+        edges: Edges of the note, and edges between other nodes; those of deleted nodes are skipped.
+    """
+
+    namespace: str
+    node: Node
+    kind: NoteKind
+    authority: Authority = Authority.OVERLAY
+    query: str | None = None
+    query_vector: Vector | None = None
+    turn: str | None = None
+    feedback: str | None = None
+    edges: tuple[NoteEdge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UseNotes(Change):
+    """Update the use counts of notes; ids of other nodes are ignored.
+
+    Attributes:
+        used: Ids of nodes that a successful answer used.
+        seen: Ids of notes whose probation starts again although they were not used.
+    """
+
+    namespace: str
+    used: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+
+RegionKey = tuple[int, int]
+"""A region: its level and the key of its hub; key 0 means all regions together."""
+
+STATES = -1
+"""The level of agents: each state of an episode in words is a region of its namespace."""
+
+
+class TransitionCount(NamedTuple):
+    """Counts of one transition, to be added; negative counts undo.
+
+    Attributes:
+        level: Level of the regions; 0 for the sum over all regions of documents, -1 for the states
+            of agents.
+        region: Key of the hub of the region in which the action was taken; 0 for all of them.
+        task: Task type; empty for the sum over all types.
+        action: Action type; empty for turns that passed through the region, whatever they did.
+        next: Key of the hub of the region that it led to; 0 if unknown.
+        trials: How often it was taken.
+        wins: Sum of its successes, each in [0, 1].
+        ends, end_wins: Both for transitions that ended their episode. Without an action, on
+            level -1, ``ends`` is the number of episodes that were won.
+    """
+
+    level: int
+    region: int
+    task: str
+    action: str
+    next: int
+    trials: float
+    wins: float
+    ends: float = 0.0
+    end_wins: float = 0.0
+
+    @property
+    def place(self) -> tuple[int, int, str, str, int]:
+        """The key of the row: level, region, task, action, next region."""
+        return self[:5]
+
+    @property
+    def counts(self) -> tuple[float, float, float, float]:
+        """The values of the row: trials, wins, ends, wins among the ends."""
+        return self[5:]
+
+
+@dataclass(frozen=True, slots=True)
+class AddTransitions(Change):
+    """Add to the transition counts of a namespace."""
+
+    namespace: str
+    steps: tuple[TransitionCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoFeedback(Change):
+    """Subtract all effects of applied feedback, those on notes too, and release its turns.
+
+    Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
+    since ``version`` was read.
+
+    Attributes:
+        version: Version of the namespace when it was read.
+        model: Ranking model of the namespace without the feedback, as JSON.
+        note: Reason, stored with the feedback; None keeps the status of feedback that waits again.
+    """
+
+    namespace: str
+    feedback_id: str
+    version: int
+    model: str
+    note: str | None

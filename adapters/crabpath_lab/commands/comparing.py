@@ -1,0 +1,164 @@
+"""Command ``crabpath compare``: is the memory better than what is there, on one's own documents?"""
+
+import sys
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, ask_all, read_questions
+from crabpath_lab.compare.judgements import Judgements, export_judgements, measure
+from crabpath_lab.compare.page import Page, serve_page
+from crabpath_lab.compare.systems import Place, open_systems
+from crabpath_lab.compare.terminal import judge_in_terminal
+from crabpath_retrievers.cli.commands import EmbedderName, Output, catch_signals, errors, make_table
+from crabpath_retrievers.core.text import to_printable
+from crabpath_retrievers.errors import InvalidInputError
+
+Questions = Annotated[Path, typer.Option(help="A text file, one question a line.")]
+ChromaStore = Annotated[
+    str | None,
+    typer.Option("--store", help="Directory or address of a Chroma store that you have."),
+]
+Collection = Annotated[str | None, typer.Option(help="Its collection, unless there is only one.")]
+Present = Annotated[
+    str | None,
+    typer.Option("--with", help="module:attribute of your vector store, retriever or function."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="A memory over the same documents; else one is built, and deleted."),
+]
+Shown = Annotated[int, typer.Option("--k", "-k", help="Documents of each answer, at most 10.")]
+JudgementFile = Annotated[
+    Path, typer.Option(help="File that keeps your judgements, to go on with later.")
+]
+Export = Annotated[
+    Path | None,
+    typer.Option(help="New folder for the labels: BEIR files, and feedback.jsonl for replay."),
+]
+InTerminal = Annotated[bool, typer.Option("--terminal", help="Judge here, not in a browser.")]
+OnlyReport = Annotated[
+    bool, typer.Option("--report", help="Judge nothing: print what differs, and the figures.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 for a free one.")]
+Most = Annotated[
+    int, typer.Option(min=1, help="Of a larger Chroma store, so many documents are drawn.")
+]
+
+
+def run_compare(  # noqa: PLR0913, PLR0917  options of a command
+    questions: Questions,
+    chroma: ChromaStore = None,
+    collection: Collection = None,
+    present: Present = None,
+    memory: Memory = None,
+    embeddings: EmbedderName = None,
+    k: Shown = 4,
+    judgements: JudgementFile = Path("compare-judgements.jsonl"),
+    export: Export = None,
+    terminal: InTerminal = False,
+    report: OnlyReport = False,
+    port: Port = 0,
+    most: Most = 10_000,
+) -> Output:
+    """Compare your retriever with a memory over the same documents; you judge, blind."""
+    texts = read_questions(questions)
+    kept = Judgements(judgements)
+    if export is not None and export.exists() and any(export.iterdir()):
+        msg = f"{export} holds files already: give --export a new folder"
+        raise InvalidInputError(msg)
+    place = Place(chroma, collection, present, memory, embeddings, most)
+    with open_systems(place) as systems:
+        asked = list(ask_all(texts, systems.searches, k))
+        corpus = list(systems.list_corpus()) if export is not None else []
+    if terminal:
+        judge_in_terminal(asked, kept, _read_line, _show)
+    elif not report:
+        _judge_on_page(asked, kept, systems.notes, port)
+    exported = None if export is None else export_judgements(export, asked, kept, corpus)
+    figures = measure(asked, kept)
+    differences = describe_differences(asked)
+    lines: list[Any] = [*systems.notes, _draw_table(differences), figures.describe()]
+    if exported is not None:
+        lines.append(f"{exported} questions with their labels are in {export}.")
+    data = {
+        "questions": len(asked),
+        "k": k,
+        "notes": list(systems.notes),
+        "differences": differences,
+        "figures": figures._asdict(),
+        "judgements": str(judgements),
+        "exported": exported,
+    }
+    return Output(data, lines)
+
+
+def _show(text: str) -> None:
+    """Print on standard error: standard output is for the figures."""
+    typer.echo(to_printable(text), err=True)
+
+
+def _read_line(prompt: str) -> str:
+    typer.echo(prompt, err=True, nl=False)
+    if not (line := sys.stdin.readline()):
+        raise EOFError
+    return line
+
+
+def _judge_on_page(
+    asked: Sequence[AskedQuestion], kept: Judgements, notes: Sequence[str], port: int
+) -> None:
+    """Serve the page until Ctrl-C."""
+    server, address = serve_page(Page(asked, kept, notes), port)
+    with server:
+        errors.print(f"Judge at {address} (Ctrl-C ends, and prints the figures)", soft_wrap=True)
+        if sys.stderr.isatty():
+            webbrowser.open(address)
+        with catch_signals() as stopped:
+            server.timeout = 0.2
+            server.daemon_threads = True
+            while not stopped.is_set():
+                server.handle_request()
+
+
+def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
+    """How the answers differ without any judgement: overlap, and median time of both."""
+    both = [[set(question.answers[system]) for system in SYSTEMS] for question in asked]
+    return {
+        "same_documents": sum(present == memory for present, memory in both),
+        "same_first": sum(
+            question.answers["present"][:1] == question.answers["memory"][:1] for question in asked
+        ),
+        "only_present": sum(len(present - memory) for present, memory in both),
+        "only_memory": sum(len(memory - present) for present, memory in both),
+        "in_both": sum(len(memory & present) for present, memory in both),
+        "milliseconds": {
+            system: round(median(question.milliseconds[system] for question in asked), 2)
+            for system in SYSTEMS
+        },
+        "most_different": [
+            question.text
+            for question, (present, memory) in sorted(
+                zip(asked, both, strict=True), key=lambda pair: len(pair[1][0] & pair[1][1])
+            )
+            if present != memory
+        ][:5],
+    }
+
+
+def _draw_table(found: Mapping[str, Any]) -> Any:
+    spent = found["milliseconds"]
+    rows = [
+        ("questions with the same documents", found["same_documents"]),
+        ("questions with the same first document", found["same_first"]),
+        ("documents that both found", found["in_both"]),
+        ("only the present retriever found", found["only_present"]),
+        ("only the memory found", found["only_memory"]),
+        ("median ms of the present retriever", spent["present"]),
+        ("median ms of the memory", spent["memory"]),
+    ]
+    return make_table(("what", "figure"), [(name, str(value)) for name, value in rows])

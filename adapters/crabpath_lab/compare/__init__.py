@@ -1,0 +1,1 @@
+"""Comparison of two retrievers on one's own documents, judged blind by a person."""

@@ -1,0 +1,172 @@
+"""The two answers to each question, and the pool of documents that a person judges."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from langchain_core.documents import Document
+
+from crabpath_retrievers.core.text import clean_text
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
+
+SYSTEMS = ("present", "memory")
+"""The retriever that is there, and the memory that may replace it."""
+
+MOST_SHOWN = 10
+"""Most documents of one answer: a person reads the pool of both."""
+
+_MOST_QUESTIONS = 1_000
+_MOST_CHARACTERS = 2_000  # of a question
+
+Search = Callable[[str, int], Sequence[Document]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A document of a pool. Equal texts are one document, whichever id they have."""
+
+    key: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question with both answers.
+
+    Attributes:
+        text: The question.
+        answers: Keys of the documents of each system, best first.
+        pool: All documents of both answers, in an order that tells nothing of them.
+        milliseconds: Wall time of each answer.
+    """
+
+    text: str
+    answers: Mapping[str, tuple[str, ...]]
+    pool: tuple[Pooled, ...]
+    milliseconds: Mapping[str, float]
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The systems on the left and on the right, by a hash of the question."""
+        first = sha256(self.text.encode(errors="replace")).digest()[0] % 2
+        return SYSTEMS[first], SYSTEMS[1 - first]
+
+
+def read_questions(path: Path) -> list[str]:
+    """Questions of a text file, one a line; blank lines and repeated questions are left out.
+
+    Raises:
+        InvalidInputError: The file cannot be read, holds no question, or too many or too long ones.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read ({error.strerror}): give a text file, one question a line"
+        raise InvalidInputError(msg) from error
+    lines = (" ".join(clean_text(line).split()) for line in _decode(raw).splitlines())
+    questions = list(dict.fromkeys(line for line in lines if line))
+    if not questions:
+        msg = f"{path} holds no question: write one question a line"
+        raise InvalidInputError(msg)
+    if len(questions) > _MOST_QUESTIONS:
+        msg = f"{path} holds {len(questions):,} questions: give at most {_MOST_QUESTIONS:,}"
+        raise InvalidInputError(msg)
+    if long := next((q for q in questions if len(q) > _MOST_CHARACTERS), None):
+        msg = (
+            f"{path} holds a question of {len(long):,} characters ({long[:40]!r}…): write one "
+            f"question a line, of at most {_MOST_CHARACTERS:,} characters"
+        )
+        raise InvalidInputError(msg)
+    return questions
+
+
+def _decode(raw: bytes) -> str:
+    """Text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", errors="replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def ask_all(
+    questions: Iterable[str], searches: Mapping[str, Search], k: int
+) -> Iterator[AskedQuestion]:
+    """Ask both systems each question, in turns; the first question is asked twice to load models.
+
+    Args:
+        questions: The questions.
+        searches: A search by the name of its system.
+        k: Most documents of one answer, from 1 to ``MOST_SHOWN``.
+
+    Raises:
+        ServiceError: A search fails; the message names the system and the question.
+    """
+    if not 1 <= k <= MOST_SHOWN:
+        msg = f"k must be from 1 to {MOST_SHOWN}, not {k}: a person reads both answers"
+        raise InvalidInputError(msg)
+    for place, text in enumerate(questions):
+        if place == 0:
+            for name, search in searches.items():
+                _search(name, search, text, k)
+        answers: dict[str, tuple[str, ...]] = {}
+        pool: dict[str, Pooled] = {}
+        spent: dict[str, float] = {}
+        for name in searches if place % 2 else reversed([*searches]):
+            started = perf_counter()
+            found = _search(name, searches[name], text, k)
+            spent[name] = (perf_counter() - started) * 1_000
+            named = {_make_key(document): document for document in found}
+            answers[name] = tuple(named)
+            for key, document in named.items():
+                pool.setdefault(key, Pooled(key, document))
+        shuffled = sorted(pool)  # by a hash of the text: it tells nothing of system and place
+        yield AskedQuestion(text, answers, tuple(pool[key] for key in shuffled), spent)
+
+
+def _search(name: str, search: Search, text: str, k: int) -> list[Document]:
+    try:
+        found = list(search(text, k))[:k]
+    except CrabPathError:
+        raise
+    except Exception as error:
+        msg = f"the {name} retriever failed at {text!r}: {error or type(error).__name__}"
+        raise ServiceError(msg) from error
+    for document in found:
+        if not isinstance(document, Document):
+            msg = f"the {name} retriever returned a {type(document).__name__}, not a Document"
+            raise InvalidInputError(msg)
+    return found
+
+
+def _make_key(document: Document) -> str:
+    return sha256(" ".join(document.page_content.split()).encode(errors="replace")).hexdigest()[:16]
+
+
+def to_langchain_search(retriever: Any) -> Search:
+    """Search of a LangChain retriever, a LlamaIndex retriever, or a function of a question.
+
+    Raises:
+        InvalidInputError: It is none of them.
+    """
+    if hasattr(retriever, "invoke"):
+        return lambda text, _k: retriever.invoke(text)
+    if hasattr(retriever, "retrieve"):
+        return lambda text, _k: [_to_document(found) for found in retriever.retrieve(text)]
+    if callable(retriever):
+        return lambda text, _k: retriever(text)
+    msg = (
+        f"a {type(retriever).__name__} cannot be asked: name a LangChain or LlamaIndex retriever, "
+        "a vector store, or a function from a question to documents"
+    )
+    raise InvalidInputError(msg)
+
+
+def _to_document(found: Any) -> Document:
+    """Document of a LlamaIndex node with its score."""
+    node = getattr(found, "node", found)
+    return Document(node.get_content(), id=node.node_id, metadata=dict(node.metadata))

@@ -1,0 +1,308 @@
+"""Opens the two systems of a comparison: what is there, and a memory over the same documents."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+
+from crabpath_lab.compare.answers import Search, to_langchain_search
+from crabpath_lab.loading import load_attribute
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    CrabPathError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    StoreError,
+)
+from crabpath_retrievers.vectors.embedder import load_default_embeddings, resolve_embeddings
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.wrap import wrap_vectorstore
+
+_SAME = 0.98  # cosine of a stored vector and that of its text, by the embedder that made it
+_CHECKED = 3  # stored documents of which that is tried
+_PAGE = 2_000
+_RECIPE = (
+    "put its documents into a memory (crabpath add FILES --store ./memory, or "
+    "CrabPath.open('./memory').add_documents(documents)) and give --memory ./memory"
+)
+
+
+class Place(NamedTuple):
+    """Names of the two systems, as options give them.
+
+    Attributes:
+        store: Directory or address of a Chroma store.
+        collection: Its collection; None for the only one.
+        retriever: ``module:attribute`` of a vector store, retriever or function.
+        memory: Directory or database URL of a memory; None for one that is built and deleted.
+        embeddings: ``provider:model``, or ``module:attribute``; None for all-MiniLM-L6-v2, or that
+            of the store.
+        most: Documents of a store from which a sample is compared.
+    """
+
+    store: str | None = None
+    collection: str | None = None
+    retriever: str | None = None
+    memory: str | None = None
+    embeddings: str | None = None
+    most: int = 10_000
+
+
+class Systems(NamedTuple):
+    """Both systems, ready to be asked.
+
+    Attributes:
+        searches: Search by name of the system.
+        list_corpus: Lists the documents that the memory holds.
+        notes: Sentences that a reader of the figures must know.
+    """
+
+    searches: Mapping[str, Search]
+    list_corpus: Callable[[], Iterable[Document]]
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def open_systems(place: Place) -> Iterator[Systems]:
+    """Open both systems; nothing is written to the store, and nothing is recorded.
+
+    Raises:
+        InvalidInputError: The options do not go together, or one cannot be used.
+        NotFoundError: There is no such store, collection or memory.
+        ConfigurationError: The store cannot list its documents, and no memory is given.
+        EmbeddingMismatchError: The collection was filled with another embedder.
+        MissingExtraError: ``langchain-chroma`` is not installed.
+    """
+    if place.store and place.retriever:
+        msg = "give --store or --with, not both: each names the retriever that is there"
+        raise InvalidInputError(msg)
+    if not (place.store or place.retriever or place.memory):
+        msg = (
+            "name what to compare: --store ./chroma, --with module:attribute, or --memory ./memory"
+        )
+        raise InvalidInputError(msg)
+    with ExitStack() as stack:
+        notes: list[str] = []
+        given = None
+        if place.store:
+            given = _open_chroma(place, stack, notes)
+        elif place.retriever:
+            given = _load_retriever(place.retriever)
+        memory = stack.enter_context(_open_memory(place, given))
+        searches = {
+            "present": _make_search(given, memory),
+            "memory": lambda text, k: [
+                Document(found.node.content, id=found.node.id, metadata=found.node.metadata)
+                for found in memory.retrieve(text, k=k, record=False).documents
+            ],
+        }
+        if place.memory and memory.info()["turns"]:
+            notes.append("The memory has learned before: questions that it knows are no fair test.")
+        yield Systems(searches, lambda: memory.documents(limit=1_000_000), tuple(notes))
+
+
+def _make_search(given: Any, memory: CrabPath) -> Search:
+    if given is None:
+        return lambda text, k: [found for found, _ in memory.similarity_search(text, k=k)]
+    if isinstance(given, VectorStore):
+        return lambda text, k: given.similarity_search(text, k=k)
+    return to_langchain_search(given)
+
+
+@contextmanager
+def _open_memory(place: Place, given: Any) -> Iterator[CrabPath]:
+    """The memory of the options, or one over the vector store, which is deleted afterwards."""
+    embedder = _load_embeddings(place.embeddings)
+    store = given.vectorstore if isinstance(given, VectorStoreRetriever) else given
+    if place.memory:
+        try:
+            memory = CrabPath.open(place.memory, embeddings=embedder, create=False)
+        except ConfigurationError:
+            if not isinstance(store, VectorStore):
+                raise
+            memory = wrap_vectorstore(store, path=place.memory, documents=None, embeddings=embedder)
+        with memory:
+            yield memory
+        return
+    if not isinstance(store, VectorStore):
+        msg = f"a {type(given).__name__} does not list its documents: {_RECIPE}"
+        raise ConfigurationError(msg)
+    if not VectorStoreIndex(store).lists:
+        msg = f"{type(store).__name__} cannot list its documents: {_RECIPE}"
+        raise ConfigurationError(msg)
+    with (
+        TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True) as folder,
+        wrap_vectorstore(store, path=folder, documents=None, embeddings=embedder) as memory,
+    ):
+        if not memory.info()["nodes"]:
+            msg = "the store holds no document with a text: there is nothing to compare"
+            raise InvalidInputError(msg)
+        yield memory
+
+
+def _load_embeddings(name: str | None) -> Embeddings | None:
+    """The embedder of an option: ``module:attribute``, or else ``provider:model``."""
+    if name is None:
+        return None
+    try:
+        found = load_attribute(name)
+    except ModuleNotFoundError:  # a provider's name
+        found = None
+    except Exception as error:
+        msg = f"--embeddings {name} cannot be loaded ({type(error).__name__}: {error})"
+        raise InvalidInputError(msg) from error
+    return resolve_embeddings(name if found is None else found)
+
+
+def _load_retriever(name: str) -> Any:
+    """The object of ``module:attribute``.
+
+    Raises:
+        InvalidInputError: It cannot be loaded.
+    """
+    try:
+        found = load_attribute(name)
+    except CrabPathError:
+        raise
+    except Exception as error:
+        msg = f"--with {name} cannot be loaded ({type(error).__name__}: {error})"
+        raise InvalidInputError(msg) from error
+    if found is None:
+        msg = f"--with takes module:attribute, not {name!r}"
+        raise InvalidInputError(msg)
+    return found
+
+
+def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStore:
+    """The collection as a LangChain store; of a large one a sample, in a store of its own."""
+    try:
+        from langchain_chroma import Chroma
+    except ImportError as error:
+        msg = (
+            "--store needs langchain-chroma: pip install langchain-chroma, or name your own store "
+            "by --with module:attribute"
+        )
+        raise MissingExtraError(msg) from error
+    client = _connect(place.store or "")
+    collection = _find_collection(client, place)
+    embedder = _load_embeddings(place.embeddings) or load_default_embeddings()
+    _require_same_embedder(collection, embedder)
+    count = collection.count()
+    if count > place.most:
+        notes.append(
+            f"The collection holds {count:,} documents: both systems search the same "
+            f"{place.most:,}, drawn at random. Give --most for more."
+        )
+        folder = stack.enter_context(
+            TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True)
+        )
+        sample = Chroma("sample", embedding_function=embedder, persist_directory=folder)
+        _copy_sample(collection, sample._collection, place.most)  # noqa: SLF001
+        return sample
+    return Chroma(
+        collection.name,
+        embedding_function=embedder,
+        client=client,
+        create_collection_if_not_exists=False,
+    )
+
+
+def _connect(store: str) -> Any:
+    """Client of a Chroma directory or server."""
+    import chromadb
+    from chromadb.config import Settings
+
+    settings = Settings(anonymized_telemetry=False)
+    is_server = store.startswith(("http://", "https://"))
+    if not is_server and not (Path(store) / "chroma.sqlite3").is_file():
+        msg = f"there is no Chroma store at {store}: give the directory with chroma.sqlite3"
+        raise NotFoundError(msg)
+    try:
+        if is_server:
+            secure, _, rest = store.partition("://")
+            host, _, port = rest.rstrip("/").partition(":")
+            ssl = secure == "https"
+            return chromadb.HttpClient(
+                host=host, port=int(port or (443 if ssl else 8000)), ssl=ssl, settings=settings
+            )
+        # Chroma distinguishes clients by the spelling of their path.
+        return chromadb.PersistentClient(str(Path(store).resolve()), settings=settings)
+    except Exception as error:
+        msg = f"the Chroma store at {store} cannot be opened: {error or type(error).__name__}"
+        raise StoreError(msg) from error
+
+
+def _find_collection(client: Any, place: Place) -> Any:
+    try:
+        names = sorted(collection.name for collection in client.list_collections())
+    except Exception as error:
+        msg = f"the Chroma store at {place.store} does not answer: {error}"
+        raise StoreError(msg) from error
+    name = place.collection or (names[0] if len(names) == 1 else None)
+    if name is None or name not in names:
+        listed = ", ".join(names[:10]) or "none"
+        asked = f"no collection {name!r}" if name else "several collections"
+        msg = f"{place.store} has {asked}: give --collection, one of: {listed}"
+        raise NotFoundError(msg)
+    collection = client.get_collection(name, embedding_function=None)
+    if not collection.count():
+        msg = f"the collection {name!r} is empty: there is nothing to compare"
+        raise InvalidInputError(msg)
+    return collection
+
+
+def _require_same_embedder(collection: Any, embedder: Embeddings) -> None:
+    """Embed some stored texts again.
+
+    Raises:
+        EmbeddingMismatchError: Their vectors are others.
+        InvalidInputError: The collection has no texts.
+    """
+    rows = collection.get(limit=_CHECKED, include=["documents", "embeddings"])
+    pairs = [
+        (text, np.asarray(vector, dtype=np.float64))
+        for text, vector in zip(rows["documents"] or (), rows["embeddings"], strict=False)
+        if text
+    ]
+    if not pairs:
+        msg = (
+            f"the collection {collection.name!r} has vectors but no texts, so that no memory can "
+            f"be built over it: {_RECIPE}"
+        )
+        raise InvalidInputError(msg)
+    for (_, stored), made in zip(
+        pairs, embedder.embed_documents([t for t, _ in pairs]), strict=True
+    ):
+        vector = np.asarray(made, dtype=np.float64)
+        size = np.linalg.norm(stored) * np.linalg.norm(vector)
+        if len(vector) != len(stored) or not size or vector @ stored / size < _SAME:
+            msg = (
+                f"the collection {collection.name!r} was filled with another embedder "
+                f"({len(stored)} dimensions): give that one by --embeddings"
+            )
+            raise EmbeddingMismatchError(msg)
+
+
+def _copy_sample(source: Any, target: Any, most: int) -> None:
+    """Copy ``most`` documents, drawn with a fixed seed, with their vectors."""
+    ids = source.get(include=[])["ids"]
+    drawn = np.random.default_rng(0).choice(len(ids), size=most, replace=False)
+    for start in range(0, most, _PAGE):
+        part = [ids[i] for i in drawn[start : start + _PAGE]]
+        rows = source.get(ids=part, include=["documents", "embeddings", "metadatas"])
+        if rows["ids"]:  # deleted meanwhile
+            target.add(
+                ids=rows["ids"],
+                embeddings=rows["embeddings"],
+                documents=rows["documents"],
+                metadatas=[meta or None for meta in rows["metadatas"]],
+            )

@@ -1,0 +1,63 @@
+"""Judging without a browser: a question and its numbered documents, a line of numbers as answer."""
+
+from collections.abc import Callable, Sequence
+
+from crabpath_lab.compare.answers import AskedQuestion
+from crabpath_lab.compare.judgements import Judgements, measure
+
+_MOST_SHOWN = 600  # characters of a document
+_HELP = (
+    "Type the numbers of the documents that answer, such as 1 3; 0 if none does; Enter to skip the "
+    "question; q to end."
+)
+
+
+def judge_in_terminal(
+    questions: Sequence[AskedQuestion],
+    judgements: Judgements,
+    read: Callable[[str], str],
+    write: Callable[[str], object],
+) -> None:
+    """Ask about each question that is not finished, until all are, or the person ends it.
+
+    Args:
+        questions: The questions.
+        judgements: Keeps what is said.
+        read: Shows a prompt and returns the line; ``EOFError`` ends.
+        write: Prints a text.
+    """
+    write(_HELP)
+    for number, question in enumerate(questions, 1):
+        if judgements.get(question.text).finished:
+            continue
+        write(f"\n{number}/{len(questions)}  {question.text}\n")
+        for place, item in enumerate(question.pool, 1):
+            text = " ".join(item.document.page_content.split())
+            shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} …"
+            name = item.document.metadata.get("title") or item.document.metadata.get("source") or ""
+            write(f"  {place}. {name}\n     {shown}")
+        marked = _read_numbers(len(question.pool), read, write)
+        if marked is None:
+            return
+        if not marked:
+            continue
+        for place, item in enumerate(question.pool, 1):
+            judgements.add(question.text, key=item.key, answers=place in marked)
+        judgements.add(question.text, finished=True)
+        write(measure(questions, judgements).describe())
+
+
+def _read_numbers(
+    most: int, read: Callable[[str], str], write: Callable[[str], object]
+) -> set[int] | None:
+    """Numbers from 0 to ``most``; empty to skip the question, None to end."""
+    while True:
+        try:
+            words = read("Which answer it? ").replace(",", " ").split()
+        except EOFError:
+            return None
+        if words in (["q"], ["quit"]):
+            return None
+        if all(word.isascii() and word.isdigit() and int(word) <= most for word in words):
+            return {int(word) for word in words}
+        write(f"Type numbers from 0 to {most}. {_HELP}")
