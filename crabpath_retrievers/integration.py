@@ -23,7 +23,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import (
+from crabpath_retrievers.core.metadata import (
     DEEPEST,
     ORDERS,
     Condition,

@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError, Settings
 from crabpath_retrievers.config import DateSettings
-from crabpath_retrievers.core.dates import parse_date
+from crabpath_retrievers.core.metadata import parse_date
 
 QUESTION = "What does a parking permit cost?"
 OLD = "The fee for a parking permit is 20 euros a year."

@@ -7,7 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.core.filters import parse_filter
+from crabpath_retrievers.core.metadata import parse_filter
 from crabpath_retrievers.integration import Query
 from crabpath_retrievers.vectors.chroma import to_chroma
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex, to_milvus, to_postgres
