@@ -24,9 +24,14 @@ from crabpath_retrievers.core.changes import (
 from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks
-from crabpath_retrievers.storage.write.nodes import put_edges, put_meta, queue_linking
-from crabpath_retrievers.storage.write.publish import build_indexes, defer_indexes
+from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries, RememberedLinks
+from crabpath_retrievers.storage.write.nodes import (
+    build_indexes,
+    defer_indexes,
+    put_edges,
+    put_meta,
+    queue_linking,
+)
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 

@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, InvalidInputError, RegionMDP, Settings, StoreError
 from crabpath_retrievers.config import SeedSettings
-from crabpath_retrievers.storage.engine import translate_database_errors
+from crabpath_retrievers.storage.database import translate_database_errors
 
 GIVEN = {
     "year": np.int64(2024),

@@ -22,7 +22,7 @@ from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
 from crabpath_retrievers.core.calls import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import translate_database_errors
+from crabpath_retrievers.storage.database import translate_database_errors
 from crabpath_retrievers.storage.sql_tools import CompiledSelect
 from tests.seams import get_engine, make_change
 

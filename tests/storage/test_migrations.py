@@ -21,7 +21,7 @@ from tables import meta, metadata
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
 from crabpath_retrievers.parts.operation.maintenance.doctor.checks import check_version
-from crabpath_retrievers.storage import GraphStore, engine, migrations, store
+from crabpath_retrievers.storage import GraphStore, database, migrations, store
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
 from tests.seams import get_engine
 
@@ -82,7 +82,7 @@ def old(request, tmp_path) -> tuple[str, Path]:
         return str(tmp_path), tmp_path / "vectors"
     url = request.getfixturevalue("postgres_url")
     dump = gzip.decompress((kept / "postgresql.sql.gz").read_bytes()).decode()
-    made = engine.open_engine(url)
+    made = database.open_engine(url)
     with made.begin() as connection:
         connection.exec_driver_sql(dump.replace("public.", ""), execution_options={})
     made.dispose()
@@ -93,7 +93,7 @@ def old(request, tmp_path) -> tuple[str, Path]:
 def migrated(old):
     """A connection to a store of the first release that the scripts have upgraded."""
     GraphStore(old[0]).close()
-    made = engine.open_engine(old[0])
+    made = database.open_engine(old[0])
     with made.begin() as connection:
         yield connection
     made.dispose()
@@ -128,7 +128,7 @@ def test_what_alembic_does_not_compare_is_the_same_too(location, old):
     found = []
     for place in (f"{location}/models", old[0]):
         GraphStore(place).close()
-        opened = engine.open_engine(place)
+        opened = database.open_engine(place)
         with opened.begin() as connection:
             rows = connection.execute(query).all()
         opened.dispose()

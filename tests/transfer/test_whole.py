@@ -150,7 +150,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
 
 def test_a_table_that_is_new_travels_or_stays_on_purpose():
     """Whoever adds a table of namespaces decides whether it travels with one."""
-    from crabpath_retrievers.storage.registry import EXPORTED, NAMESPACE_TABLES
+    from crabpath_retrievers.storage.schema import EXPORTED, NAMESPACE_TABLES
 
     owned = {n for n, table in EXPORTED.items() if {"namespace", "owner"} & set(table.c.keys())}
     assert owned - set(NAMESPACE_TABLES) == {"snapshots", "journal", "health_reports"}
