@@ -24,6 +24,7 @@ PUBLIC = frozenset(
     }
 )
 OF_TRIALS = frozenset({"ab", "commands", "shadow.py"})  # not of evaluation
+OPTIONAL = frozenset({"callbacks", "parts", "testing"})  # which the base never imports
 SEAMS = ROOT / "tests" / "seams.py"
 RECORDS = frozenset({"NamedTuple", "TypedDict", "BaseModel", "dataclass"})
 OF_NAMED_TUPLES = frozenset({"_replace", "_asdict", "_make", "_fields"})
@@ -89,7 +90,7 @@ def measure_house() -> House:
 
 def _is_of_base(path: Path) -> bool:
     package, *rest = path.relative_to(ROOT).parts
-    return package == PACKAGE and rest[0] not in {"parts", "testing"}
+    return package == PACKAGE and rest[0] not in OPTIONAL
 
 
 def _is_of_evaluation(path: Path) -> bool:

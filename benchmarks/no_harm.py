@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.twins import generate_twins, write_beir
-from crabpath_lab.evaluate import evaluate
+from crabpath_lab.evaluation import evaluate
 from crabpath_lab.plan import EvaluationPlan
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL

@@ -52,6 +52,11 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.services import Readiness
     from crabpath_retrievers.parts.operation.maintenance import MaintenanceReport
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
+    from crabpath_retrievers.parts.operation.maintenance.doctor import (
+        Diagnosis,
+        Finding,
+        examine,
+    )
     from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
     from crabpath_retrievers.parts.operation.memory_maintenance import MemoryMaintenance
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
@@ -76,10 +81,12 @@ if TYPE_CHECKING:
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
     from crabpath_retrievers.routing.model_client import RouterSettings
     from crabpath_retrievers.routing.policy import (
+        ActionStatistics,
         Decision,
         RouterChoice,
         RoutingRequest,
         RoutingResult,
+        SoftmaxRouter,
     )
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
@@ -92,6 +99,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
+    "ActionStatistics",
     "Answer",
     "AsyncCrabPath",
     "BayesianHit",
@@ -104,6 +112,7 @@ __all__ = [
     "CrabPathError",
     "CrabPathRetriever",
     "Decision",
+    "Diagnosis",
     "DocumentUse",
     "DuplicateIdError",
     "Edge",
@@ -114,6 +123,7 @@ __all__ = [
     "ExportResult",
     "Feedback",
     "FeedbackRecord",
+    "Finding",
     "ForbiddenError",
     "Forgotten",
     "ForkedError",
@@ -165,6 +175,7 @@ __all__ = [
     "ShadowLift",
     "ShadowRetriever",
     "Snapshot",
+    "SoftmaxRouter",
     "StoreError",
     "StoreFullError",
     "StoreLockedError",
@@ -179,6 +190,7 @@ __all__ = [
     "WalkStep",
     "WeighedEdge",
     "WeightMove",
+    "examine",
     "migrate",
 ]
 
@@ -202,6 +214,7 @@ _MODULES = {
     "memory.services": "Readiness",
     "parts.operation.maintenance": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
+    "parts.operation.maintenance.doctor": "Diagnosis Finding examine",
     "parts.operation.maintenance.health.report": "HealthReport",
     "parts.operation.memory_maintenance": "MemoryMaintenance",
     "parts.operation.memory_transfer": "MemoryTransfer",
@@ -220,7 +233,9 @@ _MODULES = {
     "retriever": "CrabPathRetriever",
     "routing.model_client": "RouterSettings",
     "routing.chat_model": "ChatModelRouter",
-    "routing.policy": "Decision RouterChoice RoutingRequest RoutingResult",
+    "routing.policy": (
+        "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
+    ),
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",

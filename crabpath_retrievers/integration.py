@@ -6,7 +6,6 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 :func:`make_event_feedback`. A :class:`StoreKind` says what a vector store does differently.
 """
 
-from crabpath_retrievers.callbacks.runs import find_turns_in_state
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.calls import (
     Operations,
@@ -24,7 +23,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import (
+from crabpath_retrievers.core.metadata import (
     DEEPEST,
     ORDERS,
     Condition,
@@ -55,6 +54,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
     find_turn_ids,
+    find_turns_in_state,
     make_outcome_feedback,
     parse_outcome,
     parse_output,

@@ -2,14 +2,13 @@
 
 import sys
 import tempfile
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 import crabpath_retrievers
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.__main__ import run_command_line
 
 assert version("crabpath-retrievers") == crabpath_retrievers.__version__
 texts = ["Apples are red fruit.", "The sky is blue."]
@@ -29,4 +28,5 @@ else:
     assert find_spec("llama_index") is None
 
 sys.argv = ["crabpath", "--help"]
-run_command_line()
+(program,) = entry_points(group="console_scripts", name="crabpath")
+program.load()()

@@ -16,13 +16,37 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import changes
+from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
+from crabpath_retrievers.memory import documents
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts.operation import reembedding
+from crabpath_retrievers.parts.typed_graph import follow
+from crabpath_retrievers.retrieval import episodes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
+from crabpath_retrievers.storage.read import walk as corpus
 from crabpath_retrievers.storage.write.transaction import Write
+from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.base import VectorIndex
+
+_BOUNDS = {
+    "in_bulk_from": (pipeline, "MIN_BULK_CHUNKS"),
+    "published": (pipeline, "PUBLISHED_AT_ONCE"),
+    "linked": (linking, "_LINKED_AT_ONCE"),
+    "first_batch": (pipeline, "FIRST_BATCH"),
+    "files": (documents, "FILES_AT_ONCE"),
+    "filled": (pipeline, "_INDEX_BATCH"),
+    "embedded_anew": (reembedding, "_BATCH"),
+    "sent": (langchain_store, "_BATCH"),
+    "listed": (langchain_store, "_PAGE"),
+    "episodes_indexed": (recorder, "_INDEX_BATCH"),
+    "seconds_between_checks": (recorder, "_CHECK_INTERVAL"),
+    "episodes_compared": (episodes, "_MAX_SMALL"),
+    "reached": (follow, "MAX_REACHED"),
+    "bytes_remembered": (corpus, "_MAX_BYTES"),
+}
 
 
 def get_services(memory: CrabPath) -> Services:
@@ -47,10 +71,13 @@ def count_open_runs(keeper: Any) -> int:
     return len(keeper._roots) + len(keeper._runs)
 
 
-def index_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Have every feedback look for what waits to be indexed, however little that is."""
-    patch.setattr(recorder, "_INDEX_BATCH", 1)
-    patch.setattr(recorder, "_CHECK_INTERVAL", 0.0)
+def set_bounds(patch: pytest.MonkeyPatch, **bounds: float) -> None:
+    """Set how much work is done at once, how much is kept, and from when on work is done so.
+
+    A test reaches such a bound with few documents then, or does not reach it with many.
+    """
+    for name, bound in bounds.items():
+        patch.setattr(*_BOUNDS[name], bound)
 
 
 def finish_learning(memory: CrabPath) -> None:

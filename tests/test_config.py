@@ -20,7 +20,6 @@ from crabpath_retrievers.config import (
     LinkSettings,
     TierSettings,
 )
-from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.core.records import OVERLAY_KINDS, TYPED_KINDS, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -79,7 +78,8 @@ def test_mappings_that_are_given_in_part_keep_their_other_defaults():
 
 
 WITHOUT_DEFAULTS = {Knobs, Rule}
-GROUPS = [group for group in ValidatedSettings.__subclasses__() if group not in WITHOUT_DEFAULTS]
+(VALIDATED,) = Settings.__bases__
+GROUPS = [group for group in VALIDATED.__subclasses__() if group not in WITHOUT_DEFAULTS]
 
 
 def bounds(field):
@@ -150,7 +150,7 @@ def test_every_field_is_described_and_bounded(group):
     for name, field in group.model_fields.items():
         default = getattr(group(), name)
         assert getattr(group().replace(**{name: default}), name) == default
-        assert name in described(group) or isinstance(default, ValidatedSettings), name
+        assert name in described(group) or isinstance(default, VALIDATED), name
         if {int, float} & set(kinds(field)):
             assert {"ge", "gt"} & set(bounds(field)), name
             assert {"le", "lt"} & set(bounds(field)), name

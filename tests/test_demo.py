@@ -3,13 +3,14 @@
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.cli import app, queries
-from crabpath_retrievers.core.extras import EXTRAS
+from crabpath_retrievers.cli import app
 
 
 @pytest.mark.slow
@@ -27,12 +28,21 @@ def test_the_demo_shows_that_the_graph_finds_more(tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs commands in an empty folder; the demo has four questions there."""
-    data = queries.read_sample()
+    data = load_sample()
     asked = list(data.queries)[:4]
     gold = set().union(*(data.qrels[query] for query in asked))
-    few = tuple(document for document in data.documents if document.id in gold)
-    sample = queries.Sample(few, {query: data.queries[query] for query in asked}, data.qrels)
-    monkeypatch.setattr(queries, "read_sample", lambda: sample)
+    kept, read_text = {*asked, *gold}, Path.read_text
+
+    def read_few(path, *given, **named):
+        """Of the sample, the lines of these questions and of what they need."""
+        first, *lines = read_text(path, *given, **named).splitlines(keepends=True)
+        if path.name == "test.tsv":
+            return "".join([first, *(line for line in lines if line.split("\t")[0] in kept)])
+        if path.name not in {"corpus.jsonl", "queries.jsonl"}:
+            return "".join([first, *lines])
+        return "".join(line for line in [first, *lines] if json.loads(line)["_id"] in kept)
+
+    monkeypatch.setattr(Path, "read_text", read_few)
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments):
@@ -72,7 +82,7 @@ def test_what_the_demo_recommends_next_works(run, tmp_path, store):
 def test_what_the_demo_recommends_is_installed_first(run, monkeypatch, missing):
     """Where a module of the extra is missing, and only there, before what needs it."""
     for extra in missing:
-        monkeypatch.setitem(sys.modules, EXTRAS[extra][0], None)
+        monkeypatch.setitem(sys.modules, {"server": "starlette", "files": "pypdf"}[extra], None)
     found = list_commands(run("demo").stdout)
     extras = {"explore": "server", "add": "files"}
     for number, line in enumerate(found):
@@ -84,7 +94,7 @@ def test_what_the_demo_recommends_is_installed_first(run, monkeypatch, missing):
 
 def test_the_sample_is_what_its_readme_says():
     """Sixty questions over six hundred passages; every gold passage is among them."""
-    data = queries.read_sample()
+    data = load_sample()
     ids = {document.id for document in data.documents}
     assert (len(data.documents), len(data.queries)) == (600, 60)
     assert all(gold <= ids and len(gold) == 2 for gold in data.qrels.values())

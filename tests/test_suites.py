@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_lab.streams.learners import FrozenLearner
+from crabpath_lab.streams import FrozenLearner
 from crabpath_lab.testing import LearnerTests
 from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult, VectorIndex
 from crabpath_retrievers.errors import EmbeddingMismatchError

@@ -17,8 +17,6 @@ from crabpath_retrievers.callbacks.runs import (
     TARGET_FIELDS,
     ChainRun,
     ChainTracker,
-    RetrievedTurn,
-    find_turns_in_state,
     make_feedback,
     make_observed_signals,
     parse_signals,
@@ -35,7 +33,12 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource, S
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.outcomes import ParsedOutput, parse_output
+from crabpath_retrievers.learning.outcomes import (
+    ParsedOutput,
+    RetrievedTurn,
+    find_turns_in_state,
+    parse_output,
+)
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage import GraphStore

@@ -6,7 +6,7 @@ about the turns of a chain from its most specific signal.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -18,12 +18,13 @@ from crabpath_retrievers.config.outcome_policy import (
 )
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, RewardSource, SignalFields
 from crabpath_retrievers.core.processes import make_lock
-from crabpath_retrievers.core.query import find_session, read_answer_block
+from crabpath_retrievers.core.query import find_session
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.outcomes import (
-    NamedDocuments,
     ParsedOutput,
+    RetrievedTurn,
+    find_turns,
     parse_outcome,
     select_use,
 )
@@ -114,101 +115,6 @@ def _parse_outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
     if data.get("score") is not None:
         return policy.score.convert_score(data["score"])
     return policy.correction.outcome
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedTurn:
-    """A turn, as recorded in the metadata of its documents.
-
-    Attributes:
-        turn_id: Id of the turn.
-        namespace: Namespace of the turn.
-        run_id: Id of the host's retriever run.
-        place: LangGraph task of the run; empty elsewhere.
-        names: Names of each document (id, sources, title), in rank order.
-    """
-
-    turn_id: str
-    namespace: str
-    run_id: str
-    place: str
-    names: tuple[tuple[str, ...], ...]
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """Ids of the documents, in rank order."""
-        return tuple(names[0] for names in self.names)
-
-    @property
-    def ids_by_name(self) -> NamedDocuments:
-        """Ids of the documents by their names."""
-        found: NamedDocuments = {}
-        for own in self.names:
-            for name in dict.fromkeys(own):
-                found.setdefault(name, []).append(own[0])
-        return found
-
-    def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
-        """Return the ids of the cited documents; None if the citations say nothing.
-
-        Citations of all documents say nothing: some chains list their whole context.
-
-        Args:
-            cited: Ids, sources, titles or positions.
-            places: Whether numbers may be positions of documents.
-        """
-        wanted = {str(item) for item in cited}
-        ids = {names[0] for names in self.names if wanted.intersection(names)}
-        if not ids and places:
-            ids = self._find_at_positions({int(item) for item in cited if _is_number(item)})
-        if not ids or len(ids) == len(self.names) > 1:
-            return None
-        return tuple(name for name in self.ids if name in ids)
-
-    def _find_at_positions(self, positions: set[int]) -> set[str]:
-        """Return documents at positions, if it is clear whether they count from 0 or from 1."""
-        first, last = min(positions, default=-1), max(positions, default=-1)
-        from_zero, from_one = first == 0 and last < len(self.names), first > 0
-        if not from_zero and not (from_one and last == len(self.names)):
-            return set()
-        return {self.names[position - from_one][0] for position in positions}
-
-
-def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
-    """Find the turns of retrieved documents; none if another retriever returned them."""
-    turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for document in documents if isinstance(documents, (list, tuple)) else ():
-        metadata = getattr(document, "metadata", None) or {}
-        block = read_answer_block(metadata)
-        if block is not None:
-            names = (
-                block["id"],
-                block.get("source"),
-                metadata.get("source"),
-                metadata.get("title"),
-            )
-            key = (str(block["turn_id"]), str(block["namespace"]))
-            turns.setdefault(key, []).append(tuple(str(name) for name in names if name))
-    return [
-        RetrievedTurn(turn, space, run_id, place, tuple(names))
-        for (turn, space), names in turns.items()
-    ]
-
-
-def find_turns_in_state(state: Any) -> list[RetrievedTurn]:
-    """Find the turns of documents in the state of a graph, or in its messages."""
-    if not isinstance(state, Mapping):
-        return []
-    lists = [value for value in state.values() if isinstance(value, list)]
-    artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
-    turns = {
-        turn.turn_id: turn for given in (*artifacts, *lists) for turn in find_turns(given, "", "")
-    }
-    return list(turns.values())
-
-
-def _is_number(item: str | int) -> bool:
-    return isinstance(item, int) or item.isdecimal()
 
 
 _PLACE = "langgraph_checkpoint_ns"

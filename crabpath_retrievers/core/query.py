@@ -20,8 +20,7 @@ from uuid import UUID
 
 from typing_extensions import TypedDict, Unpack
 
-from crabpath_retrievers.core.dates import parse_date
-from crabpath_retrievers.core.filters import require_bounded
+from crabpath_retrievers.core.metadata import parse_date, require_bounded
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import (
     Hop,

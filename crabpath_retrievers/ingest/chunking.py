@@ -60,9 +60,7 @@ MAX_TARGET_CHARS = 500  # characters; databases index texts of bounded length on
 def find_references(text: str, source: str) -> tuple[str, ...]:
     """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
 
-    Args:
-        text: Text of a chunk.
-        source: Path or URL of its document; relative links are resolved against it.
+    Relative links are resolved against ``source``, the path or URL of its document.
     """
     found = {_name_page(name): None for name in _WIKI_LINK.findall(text)}
     for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
@@ -200,12 +198,8 @@ def split_with_header(
 ) -> Iterator[str]:
     """Split a Markdown text by size; every part of a table begins with its header.
 
-    Where a table is cut depends on its rows, so that a new row changes the part that it is in.
-
-    Args:
-        text: The text.
-        size: Characters of a piece, at most; a header may be added to a longer row.
-        split_text: Splits what is no table.
+    Where a table is cut depends on its rows, so that a new row changes the part that it is in. No
+    piece has more than ``size`` characters, but for a header above a longer row.
     """
     if len(text) <= size or "|" not in text:
         yield from split_text(text)
@@ -260,13 +254,7 @@ _MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its begi
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
-    """Describe a document to a person: its source and page, else its id, else its number.
-
-    Args:
-        document: The document.
-        node_id: Id given by the caller, if any.
-        number: Position among the documents of the call, from 1.
-    """
+    """Describe a document to a person: its source and page, else its id, else its number."""
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
     label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
@@ -277,12 +265,7 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
 
 
 def warn_of_blank(labels: Sequence[str], total: int) -> None:
-    """Log one warning that names the documents without text, if there are any.
-
-    Args:
-        labels: One description per document without text, from :func:`describe_document`.
-        total: Number of documents in the call.
-    """
+    """Log one warning that names the documents without text, if there are any."""
     if labels:
         message = "%d of %d documents have no text, left out: %s"
         _log.warning(message, len(labels), total, name_first(labels))
@@ -379,7 +362,11 @@ class Chunking:
         with_text = (pair for pair in named if not is_blank(pair[0].page_content))
         for document, node_id in _drop_repeated_ids(with_text):
             for node in self._cut(document, node_id):
-                chunk = _with_own_id(node, found) if node.id != node_id else node
+                chunk = node
+                if node.id != node_id and node.id in found:  # another chunk has its text
+                    own = make_metadata_id(node)
+                    is_same = make_metadata_id(found[node.id]) == own
+                    chunk = node if is_same else replace(node, id=own)
                 if chunk.id not in found:
                     found[chunk.id] = replace(chunk, position=order[chunk.document])
                     order[chunk.document] += 1
@@ -578,14 +565,6 @@ def _to_strings(value: object) -> tuple[str, ...]:
 
 def _dump_sorted(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True)
-
-
-def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
-    """Return the chunk, with an id from its metadata if another chunk has its text."""
-    if node.id not in found:
-        return node
-    own = make_metadata_id(node)
-    return node if make_metadata_id(found[node.id]) == own else replace(node, id=own)
 
 
 def _digest(*values: str) -> str:

@@ -141,10 +141,6 @@ class SourceFile(NamedTuple):
 def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> list[SourceFile]:
     """The files that :func:`read_documents` reads, without reading them.
 
-    Args:
-        paths: Files and directories.
-        choose: Chooses the names of the files of each.
-
     Raises:
         InvalidInputError: A path does not exist, or a directory cannot be read.
     """
@@ -176,11 +172,7 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
-    """Describe files that were not read, one line per reason.
-
-    Args:
-        skipped: Reasons by source.
-    """
+    """Describe files that were not read, one line per reason."""
     sources: dict[str, list[str]] = {}
     for source, why in skipped.items():
         sources.setdefault(why, []).append(source)
@@ -188,11 +180,7 @@ def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
 
 
 def require_path(path: Path) -> None:
-    """Refuse a path that does not exist.
-
-    Raises:
-        InvalidInputError: The path does not exist.
-    """
+    """Refuse a path that does not exist."""
     if not path.exists():
         msg = f"{path} does not exist: give a file or a directory; nothing was changed"
         raise InvalidInputError(msg)

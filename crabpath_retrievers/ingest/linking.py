@@ -18,12 +18,10 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from crabpath_retrievers.core.calls import elapsed_ms
-from crabpath_retrievers.core.changes import (
-    Change,
-)
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries, RememberedLinks
 from crabpath_retrievers.storage.write.nodes import (
     build_indexes,
@@ -78,30 +76,23 @@ class Linking:
     linkers: tuple[Linker, ...]
     index: VectorIndex
 
-    @property
-    def since(self) -> int | None:
-        """Key of the first chunk of an unfinished bulk ingest; None without one."""
-        found = self.store.catalog.meta().get(UNFINISHED_SINCE)
-        return int(found) if found else None
-
     def begin_bulk(self) -> None:
         """Begin a bulk ingest, unless one is unfinished."""
-        if self.since is None:
+        if find_bulk_start(self.store) is None:
             last = self.store.catalog.get_last_key()
             deferred = () if last else (Write(defer_indexes), *self.index.deferral)
             begun = Write(put_meta, {UNFINISHED_SINCE: str(last + 1)})
             self.store.apply([begun, *deferred])
 
-    def find_freed(self, leaving: Sequence[str]) -> set[int]:
+    def find_freed(self, links: LinkQueries, leaving: Sequence[str]) -> set[int]:
         """Return the nodes to link again once others leave, or get other texts, given by id."""
-        links = self.store.links
         keys = sorted(links.keys(leaving).values())
         found = [linker.find_freed(keys, links) for linker in self._of_pairs] if keys else ()
         return set[int]().union(*found).difference(keys)
 
-    def queue_freed(self, leaving: Sequence[str]) -> tuple[Change, ...]:
+    def queue_freed(self, links: LinkQueries, leaving: Sequence[str]) -> tuple[Change, ...]:
         """Return what queues these nodes for linking in the transaction that follows."""
-        ids = self.store.links.ids(sorted(self.find_freed(leaving))).values()
+        ids = links.ids(sorted(self.find_freed(links, leaving))).values()
         return (Write(queue_linking, list(ids)),) if ids else ()
 
     def link(
@@ -111,16 +102,16 @@ class Linking:
     ) -> None:
         """Link all chunks that wait for it; those of a bulk ingest as one batch, which ends it.
 
-        Args:
-            find_all: Who finds the pairs of a bulk ingest.
-            show: Shows the progress of one, given its number of chunks.
+        ``find_all`` finds the pairs of a bulk ingest, and ``show`` its progress in chunks.
         """
-        since, keys = self.since, self.store.catalog.get_unlinked_keys()
+        with self.store.open_reader() as read:
+            since, keys = find_bulk_start(read), read.catalog.get_unlinked_keys()
+            if since is None and keys:
+                update, siblings = self.find_edges(read.links.nodes(keys), read.links)
         if since is not None:
             with nullcontext(lambda _: None) if show is None else show(len(keys)) as advance:
                 self._link_bulk(since, keys, find_all, advance)
         elif keys:
-            update, siblings = self.find_edges(self.store.links.nodes(keys), self.store.links)
             resorted = tuple({*keys, *(edge.target for edge in siblings)})
             self.store.write(put_edges, update.edges, keys, resorted, update.lost)
 
@@ -172,6 +163,12 @@ class Linking:
     @property
     def _of_pairs(self) -> tuple[PairLinker, ...]:
         return tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
+
+
+def find_bulk_start(read: Reader) -> int | None:
+    """Find the key of the first chunk of an unfinished bulk ingest; None without one."""
+    found = read.catalog.meta().get(UNFINISHED_SINCE)
+    return int(found) if found else None
 
 
 def _select_siblings(edges: Iterable[Edge], keys: Collection[int]) -> list[Edge]:

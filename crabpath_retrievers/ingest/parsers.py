@@ -312,11 +312,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """Decode a text in UTF-8, or with a mark of UTF-16.
-
-    Raises:
-        InvalidInputError: It is no such text.
-    """
+    """Decode a text in UTF-8, or with a mark of UTF-16."""
     marked = data.startswith(_MARKS)
     if b"\x00" in data and not marked:
         msg = "not a text file"
@@ -329,11 +325,7 @@ def decode_text(data: bytes) -> str:
 
 
 def require_unpacked_size(data: bytes) -> None:
-    """Refuse an archive, as of Word and Excel, that unpacks to more than 512 MiB.
-
-    Raises:
-        InvalidInputError: It does.
-    """
+    """Refuse an archive, as of Word and Excel, that unpacks to more than 512 MiB."""
     with ZipFile(BytesIO(data)) as archive:
         size = sum(file.file_size for file in archive.infolist())
     if size > _LARGEST_UNPACKED:

@@ -39,9 +39,7 @@ _log = logging.getLogger(__name__)
 class ChunkEmbedder(NamedTuple):
     """Embeds chunks.
 
-    Attributes:
-        embedder: Gives the vectors.
-        strict: Refuse a vector that is all zero or not finite; else its chunk is left out.
+    A vector that is all zero or not finite is refused if ``strict``; else its chunk is left out.
     """
 
     embedder: Embedder
@@ -69,11 +67,7 @@ class ChunkEmbedder(NamedTuple):
     def embed_texts(self, given: Sequence[tuple[str, Node]]) -> dict[str, Vector]:
         """Unit vectors ``[d]`` by text, where they are usable.
 
-        Args:
-            given: Texts, each with the chunk that it is of.
-
-        Raises:
-            InvalidInputError: As for :meth:`embed`.
+        Each text comes with the chunk that it is of.
         """
         texts = [text for text, _ in given]
         found = self.embedder.try_documents(texts, lambda place: describe_chunk(given[place][1]))
@@ -140,11 +134,7 @@ class Part:
     def of(
         cls, chunking: Chunking, documents: Sequence[Document], ids: Sequence[str] | None = None
     ) -> Self:
-        """A part that is split, and not embedded.
-
-        Raises:
-            InvalidInputError: A document cannot be used.
-        """
+        """A part that is split, and not embedded."""
         nodes = chunking.nodes(documents, ids)
         blank = sum(is_blank(document.page_content) for document in documents)
         return cls(
@@ -231,11 +221,7 @@ _NUMBERS = ("documents", "blank", "embedded", "files", "skipped", "left_out")
 class PartMaker(NamedTuple):
     """Makes parts.
 
-    Attributes:
-        catalog: Tells what the store holds.
-        chunking: How documents are split.
-        embedder: Embeds chunks.
-        language: That of all texts; None to detect that of each.
+    ``language`` is that of all texts; None to detect that of each.
     """
 
     catalog: Catalog
@@ -244,11 +230,7 @@ class PartMaker(NamedTuple):
     language: str | None
 
     def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
-        """Split and embed documents.
-
-        Raises:
-            InvalidInputError: A document cannot be used.
-        """
+        """Split and embed documents."""
         part = Part.of(self.chunking, self.chunking.clean(given))
         nodes = part.nodes
         stored = self.catalog.find_chunks(documents={node.document for node in nodes})

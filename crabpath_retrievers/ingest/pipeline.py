@@ -34,7 +34,13 @@ from crabpath_retrievers.ingest.chunking import (
     make_embedding_text,
     make_metadata_id,
 )
-from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE, FindAll, Linking, find_here
+from crabpath_retrievers.ingest.linking import (
+    UNFINISHED_SINCE,
+    FindAll,
+    Linking,
+    find_bulk_start,
+    find_here,
+)
 from crabpath_retrievers.ingest.parts import (
     ChunkEmbedder,
     Part,
@@ -43,7 +49,7 @@ from crabpath_retrievers.ingest.parts import (
     warn_of_left_out,
 )
 from crabpath_retrievers.storage import GraphStore, Store
-from crabpath_retrievers.storage.read.catalog import PublishedLinks, StoredChunk
+from crabpath_retrievers.storage.read.catalog import Catalog, PublishedLinks, StoredChunk
 from crabpath_retrievers.storage.write.nodes import (
     confirm_index_deletions,
     mark_indexed,
@@ -130,8 +136,7 @@ class IngestReport:
     def require_all(self, rule: str | None) -> None:
         """Refuse that chunks were left out, where nobody would see it in the report.
 
-        Args:
-            rule: ``settings.ingest.unusable_vectors``.
+        The rule is ``settings.ingest.unusable_vectors``.
 
         Raises:
             InvalidInputError: Chunks were left out, and the rule does not say to do so.
@@ -238,8 +243,9 @@ class Ingest:
             has_moved = False
             for part in _gather_parts(parts) if in_bulk else parts:
                 plan = self._plan(part, cleanup)
+                is_large = len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
                 with show_progress(progress, len(plan.changed)) as advance_chunks:
-                    if in_bulk or unfinished or self._is_large(plan):
+                    if in_bulk or unfinished or is_large:
                         self._publish_in_bulk(plan, part.words, advance_chunks)
                         unfinished = True
                     else:
@@ -305,7 +311,7 @@ class Ingest:
         """Remove nodes from both stores."""
         with self.store.hold_ingest_lock():
             self.recover()
-            freed = self.linking.queue_freed(ids)
+            freed = self.linking.queue_freed(self.store.links, ids)
             self.store.apply([*freed, Write(remove_documents, ids), *self.index.removal])
             self._index()
             self.linking.link()
@@ -337,10 +343,6 @@ class Ingest:
             for node in nodes
         ]
         return replace(part, nodes=embedded)
-
-    def _is_large(self, plan: "_Plan") -> bool:
-        """Whether an ingest is done in two passes."""
-        return len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
 
     def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
         """Publish and link what a plan changes, batch by batch."""
@@ -392,7 +394,9 @@ class Ingest:
         in_database = bool(self.index.removal)
         vectors = self._prepare_vectors(nodes) if in_database else ()  # creates their table
         self.linking.begin_bulk()
-        freed = self.linking.queue_freed([*removed, *(node.id for node in nodes)])
+        with self.store.open_reader() as read:
+            leaving = [*removed, *(node.id for node in nodes)]
+            freed = self.linking.queue_freed(read.links, leaving)
         published = Write(publish_nodes, nodes, known, removed, indexed=in_database)
         self.store.apply([*freed, published, *vectors, *self.index.removal])
         if not in_database:
@@ -416,7 +420,7 @@ class Ingest:
             if not held:
                 return bool(since)
             self._index(progress)
-            if link_bulk or self.linking.since is None:
+            if link_bulk or find_bulk_start(self.store) is None:
                 self._finish()
                 self.stamp()
                 return False
@@ -445,10 +449,13 @@ class Ingest:
         if cleanup is not None:
             growing = set()
         sources = {node.source for node in part.nodes} if cleanup == "incremental" else set()
-        nodes, known = self._resolve_ids(part.nodes, growing, sources)
+        with self.store.open_reader() as read:
+            nodes, known = _resolve_ids(read.catalog, part.nodes, growing, sources)
+            nodes = _set_positions(read.catalog, nodes, known, growing)
+            stored = read.catalog.all_ids() if cleanup == "full" else ()
         given = {node.id for node in nodes}
         if cleanup == "full":
-            gone = [node_id for node_id in self.store.catalog.all_ids() if node_id not in given]
+            gone = [node_id for node_id in stored if node_id not in given]
         else:
             replaced = {node.document for node in nodes} - growing
             gone = [
@@ -456,7 +463,6 @@ class Ingest:
                 for node in known.values()
                 if node.id not in given and (node.document in replaced or node.source in sources)
             ]
-        nodes = self._set_positions(nodes, known, growing)
         changed = [
             node
             for node in nodes
@@ -473,45 +479,6 @@ class Ingest:
             ids=[node.id for node in nodes],
         )
         return _Plan(nodes, changed, gone, known, growing, report)
-
-    def _resolve_ids(
-        self, nodes: Sequence[Node], growing: AbstractSet[str], sources: AbstractSet[str]
-    ) -> tuple[list[Node], dict[str, StoredChunk]]:
-        """Return the nodes with their final ids, and the stored nodes to compare them with.
-
-        Stored nodes are those with the same ids, of documents that do not grow, and of
-        ``sources``.
-        """
-        catalog = self.store.catalog
-        known = catalog.find_replaced(
-            [node.id for node in nodes], {node.document for node in nodes} - growing, sources
-        )
-        digests = {node.digest for node in nodes if node.document in growing}
-        known |= {node.id: node for node in catalog.find_by_digest(growing, digests)}
-        kept: dict[str, Node] = {}
-        if others := _find_id_conflicts(nodes, known):
-            further = catalog.find_chunks(ids=map(make_metadata_id, others))
-            known |= {node.id: node for node in further}
-            names = [i for node in others for i in (node.id, make_metadata_id(node))]
-            stored = [i for i in names if i in known and known[i].document in growing]
-            kept = catalog.documents(stored)
-        return _assign_stored_ids(nodes, known, kept), known
-
-    def _set_positions(
-        self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
-    ) -> list[Node]:
-        """Set positions: in a growing document, new chunks come after the stored ones."""
-        ends = Counter(self.store.catalog.get_next_positions(growing))
-        placed: list[Node] = []
-        for node in nodes:
-            if node.document not in growing:
-                placed.append(node)
-            elif node.id in known:
-                placed.append(replace(node, position=known[node.id].position))
-            else:
-                placed.append(replace(node, position=ends[node.document]))
-                ends[node.document] += 1
-        return placed
 
     def _make_batches(self, plan: "_Plan") -> Iterator[Batch]:
         """Group changes in batches of whole documents, so no reader sees one half changed.
@@ -550,9 +517,7 @@ class Ingest:
     def _publish_at_once(self, part: Batch, stored: AbstractSet[str]) -> None:
         """Publish and link a batch in one transaction, which also writes its vectors.
 
-        Args:
-            part: Nodes with their vectors, and ids to remove.
-            stored: Ids of the nodes that were visible before.
+        ``stored`` are ids of the nodes that were visible before.
         """
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
@@ -561,7 +526,9 @@ class Ingest:
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
         by_id = {node.id: node for node in part.nodes}
-        freed = self.linking.find_freed([*part.removed, *(by_id.keys() & stored)])
+        with self.store.open_reader() as read:
+            leaving = [*part.removed, *(by_id.keys() & stored)]
+            freed = self.linking.find_freed(read.links, leaving)
 
         def publish(store: Store) -> None:
             ids, *_ = store.apply([published, *vectors, *removal])
@@ -582,9 +549,10 @@ class Ingest:
 
     def _finish(self) -> None:
         """Carry everything staged through the remaining states; safe to repeat."""
-        staged = self.store.catalog.get_staged()
+        with self.store.open_reader() as read:
+            staged = read.catalog.get_staged()
+            freed = self.linking.queue_freed(read.links, read.catalog.get_staged_ids())
         vectors = self._prepare_vectors(staged) if staged else ()
-        freed = self.linking.queue_freed(self.store.catalog.get_staged_ids())
         self.store.apply([*freed, *vectors, Write(publish_staged), *self.index.removal])
         self._index()
         self.linking.link()
@@ -651,11 +619,7 @@ class _Plan:
 
 
 def require_progress(progress: object) -> None:
-    """Refuse what cannot show progress.
-
-    Raises:
-        InvalidInputError: It is neither None nor a function.
-    """
+    """Refuse what cannot show progress."""
     if progress is not None and not callable(progress):
         shown = format_value(progress)
         msg = f"progress must be a function of the number of documents, not {shown}"
@@ -667,14 +631,57 @@ def show_progress(progress: Progress | None, total: int) -> AbstractContextManag
     return nullcontext(lambda _: None) if progress is None else progress(total)
 
 
-def _find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -> list[Node]:
-    """Nodes that are not stored unchanged, and whose derived id is taken by another text."""
-    held = {(node.document, node.digest) for node in known.values()}
-    return [
+def _resolve_ids(
+    catalog: Catalog,
+    nodes: Sequence[Node],
+    growing: AbstractSet[str],
+    sources: AbstractSet[str],
+) -> tuple[list[Node], dict[str, StoredChunk]]:
+    """Return the nodes with their final ids, and the stored nodes to compare them with.
+
+    Stored nodes are those with the same ids, of documents that do not grow, and of
+    ``sources``.
+    """
+    known = catalog.find_replaced(
+        [node.id for node in nodes], {node.document for node in nodes} - growing, sources
+    )
+    digests = {node.digest for node in nodes if node.document in growing}
+    known |= {node.id: node for node in catalog.find_by_digest(growing, digests)}
+    kept: dict[str, Node] = {}
+    held = {(node.document, node.digest): node.id for node in known.values()}
+    # Not stored unchanged, and the derived id is taken by another text.
+    others = [
         node
         for node in nodes
         if node.id in known and not has_caller_id(node) and (node.document, node.digest) not in held
     ]
+    if others:
+        further = catalog.find_chunks(ids=map(make_metadata_id, others))
+        known |= {node.id: node for node in further}
+        names = [i for node in others for i in (node.id, make_metadata_id(node))]
+        stored = [i for i in names if i in known and known[i].document in growing]
+        kept = catalog.documents(stored)
+    return _assign_stored_ids(nodes, known, kept), known
+
+
+def _set_positions(
+    catalog: Catalog,
+    nodes: Sequence[Node],
+    known: Mapping[str, StoredChunk],
+    growing: AbstractSet[str],
+) -> list[Node]:
+    """Set positions: in a growing document, new chunks come after the stored ones."""
+    ends = Counter(catalog.get_next_positions(growing))
+    placed: list[Node] = []
+    for node in nodes:
+        if node.document not in growing:
+            placed.append(node)
+        elif node.id in known:
+            placed.append(replace(node, position=known[node.id].position))
+        else:
+            placed.append(replace(node, position=ends[node.document]))
+            ends[node.document] += 1
+    return placed
 
 
 def _assign_stored_ids(

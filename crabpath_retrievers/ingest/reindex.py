@@ -171,10 +171,7 @@ class Reindexer:
     def _require_own(self, count: int, some: Sequence[str], held: AbstractSet[str]) -> None:
         """Refuse an index that holds vectors, but none of this memory.
 
-        Args:
-            count: Number of its vectors.
-            some: Ids of chunks that it should hold.
-            held: Those that it does hold.
+        ``held`` are those of ``some`` ids of chunks that the index holds, of ``count`` in all.
         """
         place = self.index.description
         if count and some and not held:

@@ -178,13 +178,7 @@ def _pair_similar(
 ) -> list[TextMatch]:
     """Pair similar texts: the assignment with the largest sum of scores.
 
-    Args:
-        old: Unpaired old nodes.
-        new: Unpaired new nodes.
-        vectors: Unit vectors by ``id()`` of the node.
-        successors: Successor of each document.
-        threshold: Least similarity of a pair.
-        stretch: Of the embedder.
+    ``vectors`` are by ``id()`` of the node, ``successors`` by document.
     """
     old = [node for node in old if id(node) in vectors]
     new = [node for node in new if id(node) in vectors]
@@ -239,11 +233,7 @@ def _find_candidates(
 def _solve_assignment(
     rows: Sequence[int], columns: Sequence[int], scores: Sequence[float]
 ) -> list[int]:
-    """Solve the assignment problem: indices of the chosen pairs, each row and column once.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
-    """
+    """Solve the assignment problem: indices of the chosen pairs, each row and column once."""
     if not rows:
         return []
     require_extra("sync", "recognising edited texts")

@@ -58,10 +58,7 @@ class Passage:
 def to_passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
     """Return the documents of a turn in the order in which they were shown.
 
-    Args:
-        turn: The turn with its returned documents and their paths.
-        nodes: Contents by id; a document that was forgotten, or that the memory never had, keeps
-            its position, without text.
+    A document that was forgotten, or that the memory never had, keeps its position, without text.
     """
     returned = {item.node: item for item in turn.returned}
     result = []
@@ -89,10 +86,6 @@ def find_citations(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
     In brackets, or after "Sources:", numbers are positions in ``documents``, counted from 1, and a
     whole id or title counts. Elsewhere an id counts only if it cannot be an ordinary word.
     Citations that match no document are ignored.
-
-    Args:
-        answer: The chain's answer.
-        documents: The documents in the order in which they were returned.
     """
     ids = {document.id for document in documents}
     titles = {
@@ -169,12 +162,7 @@ def extract_answer_terms(
     """Extract the informative words of an answer.
 
     A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
-    half of all nodes, and single Latin letters are left out.
-
-    Args:
-        answer: The chain's answer.
-        query_words: Words of the query.
-        idf: Inverse document frequency by word, in nats.
+    half of all nodes, and single Latin letters are left out. ``idf`` is in nats by word.
     """
     rarest = max(idf.values(), default=0.0)
     weights: dict[str, float] = {}
@@ -397,16 +385,7 @@ _ANSWER_SEARCH = SeedSettings(max_query_terms=2_000)
 
 
 def attribute_turn(read: Reader, turn: Turn, answer: str) -> dict[str, float]:
-    """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`.
-
-    Args:
-        read: Reader of the store with the documents.
-        turn: The turn with its query and returned documents.
-        answer: The chain's answer.
-
-    Returns:
-        Support in [0, 1] by document id: of every document, or empty if nothing is known.
-    """
+    """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`."""
     words = tokenise(turn.query) + tokenise(answer[:MAX_ANSWER_CHARS])
     facts = read.walk.read_facts(turn.namespace, select_query_words(words, _ANSWER_SEARCH))
     shown = [item.node for item in turn.returned]

@@ -79,12 +79,7 @@ def is_use_stated(turn: Turn, feedback: Feedback) -> bool:
 def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
     """Return the share of each turn, ``w_i = exp(-λ·Δ_i) / Σ_j exp(-λ·Δ_j)``.
 
-    Args:
-        clocks: Turn numbers of the candidates; Δ is the distance in turns to the latest of them.
-        delay: λ, at least 0; 0 gives equal shares.
-
-    Returns:
-        Shares in the order of ``clocks``, each in [0, 1], summing to 1.
+    Δ is the distance in turns to the latest of them; a λ of 0 gives equal shares.
     """
     latest = max(clocks, default=0)
     weights = [math.exp(-delay * (latest - clock)) for clock in clocks]
@@ -165,7 +160,10 @@ def assign_feedback(
         credit = assign_credit(turn, feedback, support, weight * share)
         added = frozenset(credit.documents) - shown[turn.id]
         turns.append(CreditedTurn(turn, replace(credit, added=added), logged.vector))
-    note = _describe_missing(missing) if missing else None
+    note = None
+    if missing:
+        names = ", ".join(missing[:_MAX_LISTED]) + (" …" if len(missing) > _MAX_LISTED else "")
+        note = f"{len(missing)} ids that are not in this memory are ignored: {names}"
     known = (candidates[0].state, candidates[0].nodes)
     return CreditAssignment(tuple(turns), note, *known, replaced)
 
@@ -186,7 +184,11 @@ def _judge_turns(
     latest = candidates[0].turn
     judgement = decide(feedback, [known for turn, known in verdicts if turn == latest.id])
     if judgement.outranked_by is not None:
-        return _refuse_outranked(feedback, latest, judgement.outranked_by)
+        other = judgement.outranked_by
+        givers = {"human": "a person", "harvested": "another event"}
+        giver = givers.get(other.source, "better judgement")
+        msg = f"what {giver} said about turn {latest.id!r} stands: feedback {other.feedback_id!r}"
+        return _refuse(feedback, "outranked", msg)
     if judgement.repeats is not None:
         same = f"feedback {judgement.repeats.feedback_id!r} says so already"
         name = feedback.feedback_id
@@ -361,14 +363,6 @@ def _find_turn(read: Reader, stored: StoredFeedback) -> list[StoredTurn] | Recei
     return [logged]
 
 
-def _refuse_outranked(feedback: Feedback, turn: Turn, other: Feedback) -> Receipt:
-    giver = {"human": "a person", "harvested": "another event"}.get(
-        other.source, "better judgement"
-    )
-    msg = f"what {giver} said about turn {turn.id!r} stands: feedback {other.feedback_id!r}"
-    return _refuse(feedback, "outranked", msg)
-
-
 def _find_recent_turns(
     read: Reader, settings: LearningSettings, stored: StoredFeedback
 ) -> list[StoredTurn] | Receipt:
@@ -380,7 +374,9 @@ def _find_recent_turns(
         namespace, until=until, turns=turns, seconds=seconds, session=session
     ):
         return window
-    if _is_ahead(read, namespace, stored.created):
+    latest = read.turns.latest(namespace)
+    logged = read.turns.find(latest, namespace=namespace) if latest else None
+    if logged is not None and logged.turn.created > stored.created:
         msg = (
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
             "the clock set back?): give the turn id"
@@ -392,15 +388,3 @@ def _find_recent_turns(
         "feedback (LearningSettings.window_seconds): give the turn id"
     )
     return _refuse(feedback, "no_turn", msg)
-
-
-def _is_ahead(read: Reader, namespace: str, moment: float) -> bool:
-    """Whether the last turn was recorded after a moment."""
-    latest = read.turns.latest(namespace)
-    logged = read.turns.find(latest, namespace=namespace) if latest else None
-    return logged is not None and logged.turn.created > moment
-
-
-def _describe_missing(ids: Sequence[str]) -> str:
-    shown = ", ".join(ids[:_MAX_LISTED]) + (" …" if len(ids) > _MAX_LISTED else "")
-    return f"{len(ids)} ids that are not in this memory are ignored: {shown}"

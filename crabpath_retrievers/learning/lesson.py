@@ -32,7 +32,7 @@ from crabpath_retrievers.core.records import EdgeKind, Turn
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
-from crabpath_retrievers.learning.notes import NoteLearner
+from crabpath_retrievers.learning.notes import learn_notes
 from crabpath_retrievers.learning.rules.credit import (
     DocumentRecord,
     assign_episode_credit,
@@ -71,7 +71,6 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import (
-    EdgeTriple,
     KnownNode,
     StoredEpisode,
     StoredFeedback,
@@ -114,11 +113,6 @@ class FeedbackLearner:
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
-        Args:
-            read: Reader of the store.
-            stored: The feedback.
-            assignment: The turns with their credit, at least one.
-
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime; and which part of the feedback is ignored, if
@@ -127,20 +121,13 @@ class FeedbackLearner:
         state, credited, feedback = assignment.state, assignment.turns, stored.feedback
         note_changes, lost = list[Change](), None
         if state.clock.notes or feedback.correction or feedback.answer:
-            learner = NoteLearner(self.notes, self.settings)
-            note_changes, lost = learner.learn(read, stored, assignment)
+            about = (stored, assignment)
+            note_changes, lost = learn_notes(read, self.notes, self.settings, *about)
         knobs, namespace = state.clock.knobs, credited[0].turn.namespace
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         before = model = NamespaceModel.from_json(state.model, self.prior)
-        lesson = Lesson(
-            read,
-            self,
-            settings,
-            assignment,
-            user=feedback.user,
-            is_corrected=bool(note_changes),
-            room=before.trust.room,
-        )
+        given = (assignment, feedback.user, before.trust.room)
+        lesson = Lesson(read, self, settings, *given, is_corrected=bool(note_changes))
         weighted, outcomes = list[CreditedTurn](), list[float]()
         for original in credited:
             known = get_known_credit(original.turn, original.credit).values()
@@ -216,10 +203,10 @@ class Lesson:
         learner: FeedbackLearner,
         settings: Settings,
         assignment: CreditAssignment,
-        *,
         user: str | None,
-        is_corrected: bool,
         room: float,
+        *,
+        is_corrected: bool,
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
@@ -229,16 +216,25 @@ class Lesson:
             settings: Settings of the namespace.
             assignment: The turns of the feedback.
             user: The user who gave the feedback; None if not known.
-            is_corrected: Whether the feedback changes notes.
             room: What may count against other givers of one who has not proved right, in lessons.
+            is_corrected: Whether the feedback changes notes.
         """
-        self._read, self._regions = read, learner.regions
-        self._episode_memory = learner.episodes
+        self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
         self._user, self._is_corrected, self._room = user, is_corrected, room
         self.against = list[float]()
-        self._known_weights, self._known_counts = self._read_edges(assignment)
+        # Learned edges that leave the nodes of turns which tell documents apart; a failure without
+        # stated use moves decided edges only.
+        sources = {
+            node
+            for item in assignment.turns
+            if item.credit.documents or item.credit.outcome > 0
+            for node in _list_nodes(item.turn)
+        }
+        namespace = assignment.turns[0].turn.namespace
+        known = _read_edges(read, namespace, self._nodes, sources)
+        self._known_weights, self._known_counts = known
         self._moves = defaultdict[StopOrEdge, float](float)
         self._least: dict[StopOrEdge, float] = {}
         self._created = list[LearnedDelta]()
@@ -248,33 +244,18 @@ class Lesson:
         self._episodes: dict[str, KeepEpisode] = {}
         self._evidence = 1.0
 
-    def _read_edges(
-        self, assignment: CreditAssignment
-    ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
-        """Read the learned edges that leave the nodes of turns which tell documents apart."""
-        sources = {
-            node
-            for item in assignment.turns
-            # A failure without stated use moves decided edges only.
-            if item.credit.documents or item.credit.outcome > 0
-            for node in _list_nodes(item.turn)
-        }
-        return _read_edges(self._read, assignment.turns[0].turn.namespace, self._nodes, sources)
-
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
-
-        Args:
-            credited: The turn.
-            baseline: Mean credit so far.
 
         Returns:
             The turn; credit that contradicts the feedback of other users is scaled down.
         """
-        credit, self._evidence = credited.credit, baseline.evidence
+        turn, credit, self._evidence = credited.turn, credited.credit, baseline.evidence
         fair = self._share_blame(credited) if credit.outcome < 0 else credit
-        known = self._find_episode(credited)
-        episode = self.build_episode(credited, known, fair)
+        known, episode, memory = None, None, self._learner.episodes
+        if self._learning.episodes and credited.vector is not None and credit.is_informative:
+            known = memory.find_episode(self._read, turn.namespace, self._clock, turn.query)
+            episode = self.build_episode(credited, known, fair)
         share = self._learning.max_user_share
         if share is not None and known is not None and episode is not None:
             counted = self._limit(credited, known, episode.documents, share)
@@ -415,25 +396,18 @@ class Lesson:
             if item.node in self._nodes and self._nodes[item.node].vector is not None
         }
         vectors = {node.key: node.vector for node in returned.values() if node.vector is not None}
-        places, found = self._regions.locate(self._read, credited.vector, vectors, self._clock.hubs)
+        places, found = self._learner.regions.locate(
+            self._read, credited.vector, vectors, self._clock.hubs
+        )
         documents = {name: found[node.key] for name, node in returned.items()}
         self._steps += count_turn_steps(turn, credited.credit, places, documents)
-
-    def _find_episode(self, credited: CreditedTurn) -> StoredEpisode | None:
-        """Find the episode that the turn extends."""
-        turn, vector = credited.turn, credited.vector
-        if not self._learning.episodes or vector is None or not credited.credit.is_informative:
-            return None
-        return self._episode_memory.find_episode(
-            self._read, turn.namespace, self._clock, turn.query
-        )
 
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit
     ) -> KeepEpisode | None:
-        """Build the episode that the turn creates or extends; None if it is not remembered."""
+        """Build the episode that the turn creates or extends; None without credit to keep."""
         turn, credit, vector = credited.turn, credited.credit, credited.vector
-        if not self._learning.episodes or vector is None or not credit.is_informative:
+        if vector is None or not credit.is_informative:
             return None
         before = EpisodeContent() if known is None else known.content
         followed = self.credit_followed(credited, before, fair)
@@ -481,22 +455,15 @@ class Lesson:
             )
         self._episodes[change.id] = change
 
-    def _bound_moves(self) -> Iterator[LearnedDelta]:
-        """Yield the sum of what edges that existed are moved by, within what one feedback may."""
+    def to_changes(self, namespace: str, cause: str) -> list[Change]:
+        """Return the changes to write; those at nodes that no longer exist are left out."""
+        keys = {node: known.key for node, known in self._nodes.items()}
+        moves = list[LearnedDelta]()
         for edge, moved in self._moves.items():
             least = max(-MAX_MOVE, self._least.get(edge, -MAX_MOVE))
             if delta := min(MAX_MOVE, max(least, moved)):
-                yield LearnedDelta(*edge, delta)
-
-    def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """Return the changes to write; those at nodes that no longer exist are left out.
-
-        Args:
-            namespace: Name of the namespace.
-            cause: Id of the feedback.
-        """
-        keys = {node: known.key for node, known in self._nodes.items()}
-        deltas = _to_deltas((*self._bound_moves(), *self._created), keys)
+                moves.append(LearnedDelta(*edge, delta))
+        deltas = _to_deltas((*moves, *self._created), keys)
         gained = {
             edge: count - self._known_counts.get(edge, 0.0) for edge, count in self._counts.items()
         }
@@ -533,16 +500,7 @@ def _to_texts(value: object) -> frozenset[str]:
 
 
 def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> None:
-    """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing.
-
-    Args:
-        store: The store with the turn.
-        settings: ``passive_rate`` and ``skip_penalty``.
-        turn: The turn.
-
-    Raises:
-        StoreError: It could not be stored.
-    """
+    """Learn what a recorded turn teaches by itself; a frozen namespace learns nothing."""
     store.flush()  # a new namespace gets its key with its first turn
     clock = store.walk.get_clock(turn.namespace)
     skipped = list(penalise_skips(turn, settings.skip_penalty))
@@ -568,15 +526,15 @@ def _read_edges(
         return {}, {}
     ids = {known.key: node for node, known in nodes.items()}
     learned = read.learned.edges(namespace, keys)
-    return _name_edges(learned.weights, ids), _name_edges(learned.counts, ids)
-
-
-def _name_edges(values: Mapping[EdgeTriple, float], ids: Mapping[int, str]) -> dict[EdgeId, float]:
-    return {
-        (ids[source], ids[target], kind.label): value
-        for (source, target, kind), value in values.items()
-        if source in ids and target in ids
-    }
+    weights, counts = (
+        {
+            (ids[source], ids[target], kind.label): value
+            for (source, target, kind), value in values.items()
+            if source in ids and target in ids
+        }
+        for values in (learned.weights, learned.counts)
+    )
+    return weights, counts
 
 
 def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple[WeightDelta, ...]:

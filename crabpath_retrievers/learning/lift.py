@@ -96,11 +96,6 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
 
     Documents are compared, not their chunks; notes, and documents that are gone, do not count.
 
-    Args:
-        store: The store with turns and feedback.
-        namespace: Name of a namespace; None for all.
-        by: What the groups are.
-
     Raises:
         InvalidInputError: There is no such grouping.
     """
@@ -171,10 +166,6 @@ def compare_rankings(
 
     Use of what one ranking showed favours that one: it counts as such where what was learned
     answered, and not at all where the ranking before any lesson did.
-
-    Args:
-        read: Reader of the store with the documents.
-        turns: Turns with their credit.
 
     Yields:
         Differences in [-1, 1], times the weight of the feedback: of nDCG, or of the shares of used

@@ -40,110 +40,86 @@ _CORRECTIONS = "correction:"  # how their ids begin
 _SAME_WORDS = 0.8  # similarity of texts that state a fact in nearly the same words
 
 
-@dataclass(frozen=True, slots=True)
-class NoteLearner:
-    """Computes what feedback changes in the notes of a namespace; it writes nothing."""
+def learn_notes(
+    read: Reader,
+    notes: NoteMemory,
+    settings: Settings,
+    stored: StoredFeedback,
+    assignment: CreditAssignment,
+) -> tuple[list[Change], str | None]:
+    """Compute what feedback changes in the notes of a namespace; it writes nothing.
 
-    notes: NoteMemory
-    settings: Settings
+    Feedback about several turns corrects, and answers, the latest of them.
 
-    def learn(
-        self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
-    ) -> tuple[list[Change], str | None]:
-        """Compute changes for the transaction in which the feedback is applied.
-
-        Feedback about several turns corrects, and answers, the latest of them.
-
-        Args:
-            read: Reader of the store.
-            stored: The feedback, with the vector of its correction.
-            assignment: The turns that it is about; at least one.
-
-        Returns:
-            The changes, and why a correction is not kept, if so.
-        """
-        credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
-        latest, feedback = credited[0], stored.feedback
-        if clock.notes:
-            changes += [
-                UseNotes(item.turn.namespace, item.credit.used)
-                for item in credited
-                if item.credit.outcome > 0 and item.credit.used
-            ]
-        text = (feedback.correction or "").strip()
-        correction = (
-            self._build_correction(read, stored, text, latest, assignment.nodes, clock.key)
-            if text
-            else None
-        )
-        if correction is not None:
-            changes.append(correction)
-        is_success = latest.credit.outcome > 0 and not feedback.correction
-        if self.settings.learning.neurogenesis and feedback.answer and is_success:
-            note = self._build_answer_note(
-                read, latest, feedback.answer, feedback.feedback_id, clock
-            )
-            changes += [] if note is None else [note]
-        return changes, NO_VECTOR if text and correction is None else None
-
-    def _build_correction(
-        self,
-        read: Reader,
-        stored: StoredFeedback,
-        text: str,
-        credited: CreditedTurn,
-        nodes: Mapping[str, KnownNode],
-        namespace: int,
-    ) -> KeepNote | None:
+    Returns:
+        The changes, and why a correction is not kept, if so.
+    """
+    credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
+    latest, feedback = credited[0], stored.feedback
+    if clock.notes:
+        changes += [
+            UseNotes(item.turn.namespace, item.credit.used)
+            for item in credited
+            if item.credit.outcome > 0 and item.credit.used
+        ]
+    lost = None
+    if text := (feedback.correction or "").strip():
         # Without an embedder a correction gets the vector of its question.
-        vector = credited.vector if stored.vector is None else stored.vector
+        vector = latest.vector if stored.vector is None else stored.vector
         if vector is None:
-            return None
-        turn = credited.turn
-        wrong = self._find_wrong(credited, nodes, stored.vector, read.stretch)
-        query_vector = (
-            None if credited.vector is None else np.asarray(credited.vector, dtype=np.float32)
-        )
-        return build_note(
-            turn.namespace,
-            "correction",
-            NoteContent(text, wrong=wrong),
-            np.asarray(vector, dtype=np.float32),
-            asked=NoteQuestion(turn.query, query_vector, turn.id),
-            beside=build_entry_inhibitions(read, turn, wrong or _find_best(credited), namespace),
-            feedback=stored.feedback.feedback_id,
-        )
+            lost = NO_VECTOR
+        else:
+            changes.append(_build_correction(read, stored, text, vector, assignment))
+    is_success = latest.credit.outcome > 0 and not feedback.correction
+    if settings.learning.neurogenesis and feedback.answer and is_success:
+        name = feedback.feedback_id
+        note = _build_answer_note(read, notes, settings.note, latest, feedback.answer, name, clock)
+        changes += [] if note is None else [note]
+    return changes, lost
 
-    def _find_wrong(
-        self,
-        credited: CreditedTurn,
-        nodes: Mapping[str, KnownNode],
-        vector: Vector | None,
-        stretch: float,
-    ) -> list[str]:
-        """Return what a correction is about: documents used in a failure, and irrelevant ones.
 
-        Of a failed turn about which no more is known, what it says otherwise in the same words.
-        """
-        credit = credited.credit
-        blamed = [node for node, share in credit.documents.items() if share < 0]
-        blamed += sorted(credit.irrelevant.difference(blamed))
-        if blamed or credit.outcome >= 0 or vector is None:
-            return blamed
-        return find_contradicted(credited.turn, nodes, vector, stretch)
+def _build_correction(
+    read: Reader, stored: StoredFeedback, text: str, vector: Vector, assignment: CreditAssignment
+) -> KeepNote:
+    latest = assignment.turns[0]
+    turn, credit, own = latest.turn, latest.credit, stored.vector
+    wrong = [node for node, share in credit.documents.items() if share < 0]
+    wrong += sorted(credit.irrelevant.difference(wrong))
+    if not wrong and credit.outcome < 0 and own is not None:
+        # Nothing finer is known: it is about what says otherwise in the same words.
+        wrong = find_contradicted(turn, assignment.nodes, own, read.stretch)
+    best = [item.node for item in turn.returned[:1]] if credit.outcome < 0 else []
+    key = assignment.state.clock.key
+    asked = None if latest.vector is None else np.asarray(latest.vector, dtype=np.float32)
+    return build_note(
+        turn.namespace,
+        "correction",
+        NoteContent(text, wrong=wrong),
+        np.asarray(vector, dtype=np.float32),
+        asked=NoteQuestion(turn.query, asked, turn.id),
+        beside=build_entry_inhibitions(read, turn, wrong or best, key),
+        feedback=stored.feedback.feedback_id,
+    )
 
-    def _build_answer_note(
-        self, read: Reader, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
-    ) -> KeepNote | UseNotes | None:
-        if latest.vector is None:
-            return None
-        turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
-        note = make_auto_note_id(turn.namespace, turn.query)
-        if read.notes.get_facts([note], turn.namespace):
-            novel = find_closed_gate(turn, self.settings.note) is None
-            return UseNotes(turn.namespace, seen=(note,)) if novel else None
-        nearest = max(self.notes.near(read, vector, clock).values(), default=-1.0)
-        return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
+
+def _build_answer_note(
+    read: Reader,
+    notes: NoteMemory,
+    settings: NoteSettings,
+    latest: CreditedTurn,
+    answer: str,
+    feedback: str,
+    clock: Clock,
+) -> KeepNote | UseNotes | None:
+    if latest.vector is None:
+        return None
+    turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
+    note = make_auto_note_id(turn.namespace, turn.query)
+    if read.notes.get_facts([note], turn.namespace):
+        novel = find_closed_gate(turn, settings) is None
+        return UseNotes(turn.namespace, seen=(note,)) if novel else None
+    nearest = max(notes.near(read, vector, clock).values(), default=-1.0)
+    return build_auto_note(turn, answer, vector, nearest, settings, feedback)
 
 
 def build_entry_inhibitions(
@@ -151,13 +127,12 @@ def build_entry_inhibitions(
 ) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
 
-    Args:
-        read: Reader of the graph store.
-        turn: The turn.
-        wrong: Ids of the corrected documents.
-        namespace: Key of the namespace of the turn.
+    Each weight moves half of the way to -0.6. A document that is an entry itself gets none.
     """
-    entries = find_entries(turn, wrong)
+    entry_by_node = {item.node: find_entry(turn, item) for item in turn.returned}
+    entries = {
+        node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node
+    }
     keys = read.learned.keys(sorted({*entries, *entries.values()}), namespace)
     ids = {key: node for node, key in keys.items()}
     weights = {
@@ -165,7 +140,11 @@ def build_entry_inhibitions(
         for (source, target, kind), weight in read.learned.weights(turn.namespace, [*ids]).items()
         if kind is EdgeKind.INHIBITS and target in ids
     }
-    return build_inhibitions(entries, weights)
+    steps = {
+        node: compute_inhibition_step(weights.get((entry, node), 0.0), -1.0)
+        for node, entry in entries.items()
+    }
+    return [NoteEdge(entry, node, _INHIBITS, steps[node]) for node, entry in entries.items()]
 
 
 def find_contradicted(
@@ -174,12 +153,6 @@ def find_contradicted(
     """Documents of a turn that a text says otherwise in nearly the same words.
 
     So is the correction that led the answer: it was taken for right.
-
-    Args:
-        turn: The turn.
-        nodes: Its nodes that still exist, by id.
-        vector: Unit vector ``[d]`` of the text.
-        stretch: Of the embedder.
     """
     ids = [item.node for item in turn.returned]
     known = {node: nodes[node].vector for node in ids if node in nodes}
@@ -191,13 +164,6 @@ def find_contradicted(
         for node, near in zip(vectors, similar, strict=True)
         if near >= _SAME_WORDS or node in leading
     ]
-
-
-def _find_best(credited: CreditedTurn) -> list[str]:
-    """The best document of a failed turn, about which nothing finer is known."""
-    if credited.credit.outcome >= 0:
-        return []
-    return [item.node for item in credited.turn.returned[:1]]
 
 
 RELATED_WEIGHT = 0.6
@@ -270,7 +236,7 @@ def build_note(
         vector: Its unit vector, shape ``[d]``.
         authority: Its authority, from learned to fixed.
         asked: The question that it answers; similar queries recall it.
-        beside: Further edges, such as those of :func:`build_inhibitions`.
+        beside: Further edges, such as those of :func:`build_entry_inhibitions`.
         feedback: Id of the feedback that it comes from.
     """
     query = None if asked is None else asked.query
@@ -305,31 +271,6 @@ def build_note(
         feedback,
         (*related_edges, *inhibitory_edges, *beside),
     )
-
-
-def find_entries(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
-    """Return the entry node of each document of a turn, unless it is the document itself."""
-    entry_by_node = {item.node: find_entry(turn, item) for item in turn.returned}
-    return {node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node}
-
-
-def build_inhibitions(
-    entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
-) -> list[NoteEdge]:
-    """Build inhibitory edges to corrected documents from their entry nodes.
-
-    Each weight moves half of the way to -0.6.
-
-    Args:
-        entries: Entry node by document, see :func:`find_entries`.
-        weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
-    """
-    return [
-        NoteEdge(
-            entry, node, _INHIBITS, compute_inhibition_step(weights.get((entry, node), 0.0), -1.0)
-        )
-        for node, entry in entries.items()
-    ]
 
 
 def _hash_texts(*values: str) -> str:
@@ -381,15 +322,8 @@ def build_auto_note(
 
     Question and answer together have at most 20,000 characters: half an answer is none.
 
-    The best seeds of the turn get weak edges to it. It has the vector of its question.
-
-    Args:
-        turn: The turn with its query and novelty.
-        answer: The chain's answer; an empty one makes no note.
-        vector: Unit query vector, shape ``[d]``.
-        nearest: Cosine of the nearest existing note; -1 without any.
-        settings: The gates.
-        feedback: Id of the feedback with the answer.
+    The best seeds of the turn get weak edges to it. It has the vector of its question. ``nearest``
+    is the cosine of the nearest existing note; -1 without any.
     """
     text, is_known = f"{turn.query}\n{answer.strip()}", nearest >= settings.duplicate_similarity
     if not answer.strip() or len(text) > MAX_NOTE_CHARS or is_known:

@@ -6,6 +6,7 @@ Answers and citations are found in the outputs of chains, graphs, agents and mod
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -67,10 +68,6 @@ def parse_output(output: Any, depth: int = 0) -> ParsedOutput:
 
     Understands texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
     of LangGraph), pydantic models and dataclasses (structured output), and results of models.
-
-    Args:
-        output: The output that the host passed to the callback.
-        depth: Depth of ``output`` in the whole output, at least 0.
     """
     if isinstance(output, str):
         return ParsedOutput(output.strip() or None)
@@ -260,10 +257,13 @@ def make_outcome_feedback(
         and not isinstance(about, (str, UUID))
     ):
         fields["answer"] = parse_output(about).text
-    return [
-        Feedback(turn, value, **_set_feedback_id(select_use(fields, turn, found), turn, turns))
-        for turn in turns
-    ]
+    feedbacks = list[Feedback]()
+    for turn in turns:
+        own = select_use(fields, turn, found)
+        if "feedback_id" in own and len(turns) > 1:  # unique for each of several turns
+            own["feedback_id"] = f"{own['feedback_id']}-{turn}"
+        feedbacks.append(Feedback(turn, value, **own))
+    return feedbacks
 
 
 def record_outcome(
@@ -323,15 +323,6 @@ def record_said(
     receipts = record_outcome(record, about, outcome, strict=strict, **fields)
     single = about is None or isinstance(about, (str, UUID)) or hasattr(about, "page_content")
     return receipts[0] if single or hasattr(about, "turn") else receipts
-
-
-def _set_feedback_id(
-    fields: FeedbackFields, turn: str | None, turns: Sequence[str | None]
-) -> FeedbackFields:
-    """Make the caller's feedback id unique for each of several turns."""
-    if "feedback_id" not in fields or len(turns) == 1:
-        return fields
-    return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
 def _make_refusal(receipt: Receipt) -> CrabPathError:
@@ -426,3 +417,98 @@ def _select_last_round(items: Sequence[object]) -> Sequence[object]:
         if kind in ("human", "user"):
             return items[index + 1 :]
     return items
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedTurn:
+    """A turn, as recorded in the metadata of its documents.
+
+    Attributes:
+        turn_id: Id of the turn.
+        namespace: Namespace of the turn.
+        run_id: Id of the host's retriever run.
+        place: LangGraph task of the run; empty elsewhere.
+        names: Names of each document (id, sources, title), in rank order.
+    """
+
+    turn_id: str
+    namespace: str
+    run_id: str
+    place: str
+    names: tuple[tuple[str, ...], ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the documents, in rank order."""
+        return tuple(names[0] for names in self.names)
+
+    @property
+    def ids_by_name(self) -> NamedDocuments:
+        """Ids of the documents by their names."""
+        found: NamedDocuments = {}
+        for own in self.names:
+            for name in dict.fromkeys(own):
+                found.setdefault(name, []).append(own[0])
+        return found
+
+    def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
+        """Return the ids of the cited documents; None if the citations say nothing.
+
+        Citations of all documents say nothing: some chains list their whole context.
+
+        Args:
+            cited: Ids, sources, titles or positions.
+            places: Whether numbers may be positions of documents.
+        """
+        wanted = {str(item) for item in cited}
+        ids = {names[0] for names in self.names if wanted.intersection(names)}
+        if not ids and places:
+            ids = self._find_at_positions({int(item) for item in cited if _is_number(item)})
+        if not ids or len(ids) == len(self.names) > 1:
+            return None
+        return tuple(name for name in self.ids if name in ids)
+
+    def _find_at_positions(self, positions: set[int]) -> set[str]:
+        """Return documents at positions, if it is clear whether they count from 0 or from 1."""
+        first, last = min(positions, default=-1), max(positions, default=-1)
+        from_zero, from_one = first == 0 and last < len(self.names), first > 0
+        if not from_zero and not (from_one and last == len(self.names)):
+            return set()
+        return {self.names[position - from_one][0] for position in positions}
+
+
+def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
+    """Find the turns of retrieved documents; none if another retriever returned them."""
+    turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for document in documents if isinstance(documents, (list, tuple)) else ():
+        metadata = getattr(document, "metadata", None) or {}
+        block = read_answer_block(metadata)
+        if block is not None:
+            names = (
+                block["id"],
+                block.get("source"),
+                metadata.get("source"),
+                metadata.get("title"),
+            )
+            key = (str(block["turn_id"]), str(block["namespace"]))
+            turns.setdefault(key, []).append(tuple(str(name) for name in names if name))
+    return [
+        RetrievedTurn(turn, space, run_id, place, tuple(names))
+        for (turn, space), names in turns.items()
+    ]
+
+
+def find_turns_in_state(state: Any) -> list[RetrievedTurn]:
+    """Find the turns of documents in the state of a graph, or in its messages."""
+    if not isinstance(state, Mapping):
+        return []
+    lists = [value for value in state.values() if isinstance(value, list)]
+    artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
+    turns = {
+        turn.turn_id: turn for given in (*artifacts, *lists) for turn in find_turns(given, "", "")
+    }
+    return list(turns.values())
+
+
+def _is_number(item: str | int) -> bool:
+    return isinstance(item, int) or item.isdecimal()

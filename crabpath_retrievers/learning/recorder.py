@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -135,62 +134,57 @@ class Recorder:
         self._checked_at = time.monotonic()
         self._has_backlog = False
 
-    def within(self, transaction: Store) -> "Recorder":
-        """This recorder in an open transaction of its store."""
-        if transaction is self._store:
-            return self
-        own = copy(self)
-        history = replace(self.history, store=transaction)
-        vars(own).update(_store=transaction, history=history)
-        return own
-
-    def record(self, feedback: Feedback) -> Receipt:
+    def record(self, feedback: Feedback, store: Store | None = None) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
+
+        Args:
+            feedback: The feedback.
+            store: An open transaction of the store, in which all of it happens; None for one each.
 
         Raises:
             StoreError: The feedback could not be stored.
         """
-        with trace_operation("update_memory", self._store.name) as span:
-            receipt = self._record(feedback)
+        store = store or self._store
+        with trace_operation("update_memory", store.name) as span:
+            store.require_in_place()  # else what is acknowledged would be lost
+            receipt = (
+                refuse_unknown(feedback)
+                if _is_forgotten(store, feedback)
+                else self._keep_and_learn(store, feedback)
+            )
+            if receipt.note is not None:
+                _warn(receipt, feedback)
+            if time.monotonic() - self._checked_at > _CHECK_INTERVAL:
+                self._checked_at = time.monotonic()
+                self._worker.wake()  # indexes waiting episodes and notes, if they are enough
             if span.is_recording():
                 turn = {} if feedback.turn_id is None else {"crabpath.turn": feedback.turn_id}
                 about = {**describe_receipt(receipt), **turn}
-                describe_memory(span, self._store.name, feedback.namespace, about)
+                describe_memory(span, store.name, feedback.namespace, about)
         count_receipt(receipt.status)
         return receipt
 
-    def _record(self, feedback: Feedback) -> Receipt:
-        self._store.require_in_place()  # else what is acknowledged would be lost
-        if self._is_forgotten(feedback):
-            receipt = refuse_unknown(feedback)
-            _warn(receipt, feedback)
-            return receipt
+    def _keep_and_learn(self, store: Store, feedback: Feedback) -> Receipt:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
-            feedback, added = self._rank_stated(self._store, feedback)
+            feedback, added = self._rank_stated(store, feedback)
         vector = self._embed_correction(feedback)
-        stored, receipt = self._keep(KeepFeedback(feedback, vector, time.time(), added))
-        if receipt.status == "waiting" and self._settings.apply == "inline":
-            receipt = self._learn_at_once(stored)
-        elif receipt.status == "waiting" and self._settings.apply == "background":
+        stored, receipt = self._keep(store, KeepFeedback(feedback, vector, time.time(), added))
+        if receipt.status != "waiting" or self._settings.apply == "external":
+            return receipt
+        if self._settings.apply == "background":
             self._worker.wake()
-        if receipt.note is not None:
-            _warn(receipt, feedback)
-        if time.monotonic() - self._checked_at > _CHECK_INTERVAL:
-            self._checked_at = time.monotonic()
-            self._worker.wake()  # indexes waiting episodes and notes, if they are enough
-        return receipt
-
-    def _is_forgotten(self, feedback: Feedback) -> bool:
-        """Whether turn and namespace of feedback are gone: then no log may hold it either."""
-        turn, space = feedback.turn_id or "", feedback.namespace
-        if not may_name_turn(turn) or is_recent_id(turn, WAIT_FOR_TURN):
-            return False
-        if space is not None and self._store.walk.get_clock(space).key:
-            return False  # it can be forgotten with its namespace
-        until = time.monotonic() + _WAIT_FOR_RUN
-        is_known = partial(self._store.turns.is_known, turn)
-        return not look_again(is_known, lambda: time.monotonic() < until)
+            return receipt
+        try:
+            if self._has_backlog:
+                self._apply_waiting(store, _MAX_AT_OPEN)
+                self._has_backlog = False
+            return self._learn(store, stored)
+        except StoreError as error:
+            # The feedback is stored, so the host need not repeat it.
+            self._has_backlog = True
+            note = f"it is stored, but cannot be learned from yet: {error}"
+            return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
@@ -207,62 +201,35 @@ class Recorder:
             return None
 
     @retry_on_conflict
-    def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
+    def _keep(self, store: Store, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
         """Feedback as it is stored now, and its receipt so far.
 
         Other content under an id that its giver has used replaces the former one; so does the same
         content where its giver has said something else in the meantime.
         """
         new, name = given.feedback, given.feedback.feedback_id
-        (kept,) = self._store.apply([given])
+        (kept,) = store.apply([given])
         if kept.is_new:
             content = given.created or 0.0, given.vector, given.added, kept.namespace
             stored = StoredFeedback(kept.sequence, new, "waiting", None, *content)
             return stored, Receipt(name, "waiting")
-        stored = self._store.learned.read_feedback(kept.sequence)
+        stored = store.learned.read_feedback(kept.sequence)
         known = stored.feedback
         if (new.source, new.user) != (known.source, known.user):
             # An id of the host's for a turn: each giver gets one of their own.
             giver = sha256(f"{new.source}\0{new.user}".encode()).hexdigest()[:16]
             own = replace(new, feedback_id=f"{name[:_LONGEST_SHARED]}:{giver}")
-            return self._keep(replace(given, feedback=own))
-        if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
+            return self._keep(store, replace(given, feedback=own))
+        if new.turn_id != known.turn_id and not _are_of_one_turn(store, new, known):
             return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
         if stored.status in {"applied", "waiting"}:
             given = complete_kept(given, stored)
         stands = stored.status in {"applied", "waiting"} or stored.note in UNDONE
         if stands and says_the_same(given.feedback, known):
             return stored, Receipt(name, stored.status, stored.note, repeated=True)
-        if self._store.learned.get_state(str(stored.namespace)).frozen:
+        if store.learned.get_state(str(stored.namespace)).frozen:
             return stored, refuse_frozen(name, str(stored.namespace))
-        return self._revise(stored, given), Receipt(name, "waiting")
-
-    def _is_one_turn(self, *given: Feedback) -> bool:
-        """Whether feedbacks name one turn, by its id or by the run id of the host."""
-        found = [
-            self._store.turns.find(one.turn_id, namespace=one.namespace, wait=False)
-            for one in given
-            if one.turn_id is not None
-        ]
-        ids = {None if logged is None else logged.turn.id for logged in found}
-        return len(found) == len(given) and len(ids) == 1 and None not in ids
-
-    def _revise(self, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
-        """Replace the content of stored feedback, which waits again."""
-        self._store.apply([ReviseFeedback(stored.sequence, stored.feedback, given)])
-        return self._store.learned.read_feedback(stored.sequence)
-
-    def _learn_at_once(self, stored: StoredFeedback) -> Receipt:
-        try:
-            if self._has_backlog:
-                self._apply_waiting(_MAX_AT_OPEN)
-                self._has_backlog = False
-            return self._learn(stored)
-        except StoreError as error:
-            # The feedback is stored, so the host need not repeat it.
-            self._has_backlog = True
-            note = f"it is stored, but cannot be learned from yet: {error}"
-            return Receipt(stored.feedback.feedback_id, "waiting", note)
+        return _revise(store, stored, given), Receipt(name, "waiting")
 
     def learn_waiting(self, should_stop: Callable[[], bool] = lambda: False) -> LearningTally:
         """Apply all waiting feedback and index all episodes and notes that follow from it.
@@ -273,19 +240,19 @@ class Recorder:
         Raises:
             StoreError: A store failed; the remaining feedback stays in the queue.
         """
-        tally = self._apply_waiting(None, should_stop)
+        tally = self._apply_waiting(self._store, None, should_stop)
         self._index_waiting(1)
         return tally
 
     def _apply_waiting(
-        self, limit: int | None, should_stop: Callable[[], bool] = lambda: False
+        self, store: Store, limit: int | None, should_stop: Callable[[], bool] = lambda: False
     ) -> LearningTally:
         """Apply waiting feedback, oldest first, ``limit`` of it at most."""
         statuses: list[str] = []
         last = 0
         while True:
             size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
-            batch = self._store.learned.get_waiting_feedback(size, after=last) if size else []
+            batch = store.learned.get_waiting_feedback(size, after=last) if size else []
             late = list[StoredFeedback]()
             for stored in batch:
                 if should_stop():
@@ -293,24 +260,21 @@ class Recorder:
                     break
                 last = stored.sequence
                 if isinstance(stored, UnreadableFeedback):
-                    statuses.append(self._refuse_unreadable(stored))
+                    # So that no process reads it again.
+                    _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
+                    store.apply([SettleFeedback(last, f"it {stored.why}", "refused")])
+                    statuses.append("refused")
                 elif last not in self._failed:
-                    receipt = self._try(stored)
+                    receipt = self._try(store, stored)
                     late += [] if receipt else [stored]
                     statuses += [receipt.status] if receipt else []
-            statuses += [self._learn(stored).status for stored in late]
+            statuses += [self._learn(store, stored).status for stored in late]
             if not batch:
                 statuses = ["refused" if one == "repeated" else one for one in statuses]
                 known = ("applied", "refused", "waiting")
                 return LearningTally(*(statuses.count(status) for status in known))
 
-    def _refuse_unreadable(self, stored: UnreadableFeedback) -> str:
-        """Refuse feedback that cannot be read, so that no process reads it again."""
-        _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-        self._store.apply([SettleFeedback(stored.sequence, f"it {stored.why}", "refused")])
-        return "refused"
-
-    def _learn(self, stored: StoredFeedback) -> Receipt:
+    def _learn(self, store: Store, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
         A turn that is not found yet, since another process writes it, is looked for until a second
@@ -320,18 +284,30 @@ class Recorder:
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
         """
-        about, find = stored.feedback, self._store.turns.find
+        about, find = stored.feedback, store.turns.find
         look = partial(find, str(about.turn_id), namespace=about.namespace, wait=False)
-        while (receipt := self._try(stored)) is None:
+        while (receipt := self._try(store, stored)) is None:
             look_again(look, lambda: _may_come(stored))
         return receipt
 
-    def _try(self, stored: StoredFeedback) -> Receipt | None:
+    def _try(self, store: Store, stored: StoredFeedback) -> Receipt | None:
         """Apply one stored feedback; None while its turn may still come."""
-        feedback_id = stored.feedback.feedback_id
+        current, feedback_id = stored, stored.feedback.feedback_id
+
+        @retry_on_conflict
+        def apply() -> Receipt | None:
+            nonlocal current
+            try:
+                return self._apply(store, current)
+            except ConflictError:
+                current = store.learned.read_feedback(stored.sequence)
+                if current.status == "waiting":
+                    raise
+                return Receipt(current.feedback.feedback_id, current.status, current.note)
+
         try:
             with self._lock, limit_waiting(self._time_limit):
-                return self._apply(stored)
+                return apply()
         except StoreError:
             raise
         except NotFoundError:
@@ -342,69 +318,37 @@ class Recorder:
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
-    def _apply(self, stored: StoredFeedback) -> Receipt | None:
-        current = stored
-
-        @retry_on_conflict
-        def try_again() -> Receipt | None:
-            nonlocal current
-            try:
-                return self._apply_once(current)
-            except ConflictError:
-                current = self._store.learned.read_feedback(stored.sequence)
-                if current.status == "waiting":
-                    raise
-                return Receipt(current.feedback.feedback_id, current.status, current.note)
-
-        return try_again()
-
-    def _apply_once(self, stored: StoredFeedback) -> Receipt | None:
+    def _apply(self, store: Store, stored: StoredFeedback) -> Receipt | None:
         begun = time.perf_counter()
-        with self._store.open_reader() as read:
+        with store.open_reader() as read:
             found = assign_feedback(read, self._settings, stored)
             changes, note = list[Change](), None
             if isinstance(found, CreditAssignment) and not found.replaced:
                 changes, note = self._learner.learn(read, stored, found)
         if isinstance(found, Receipt):
             awaited = found.reason == "unknown_turn" and _may_come(stored)
-            return None if awaited else self._settle(stored, found)
+            return None if awaited else _settle(store, stored, found)
         if isinstance(found, StoredFeedback):
             given = KeepFeedback(stored.feedback, stored.vector, None, stored.added)
-            return self._apply_once(self._revise(stored, complete_kept(given, found)))
+            return self._apply(store, _revise(store, stored, complete_kept(given, found)))
         if found.replaced:
             replaced = found
-            reverted, changes, note = self._store.apply_together(
-                lambda store: self._replace(store, stored, replaced)
+            reverted, changes, note = store.apply_together(
+                lambda together: self._replace(together, stored, replaced)
             )
             for one in reverted:
-                self.history.delete_vectors(*one)
+                self.history.delete_vectors(store, *one)
         else:
-            self._store.apply(changes)
+            store.apply(changes)
         consumed = changes[0]
         assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
         count_lesson(get_gain(consumed.effects.reliability))
         if self._after_lesson is not None:
-            self._after_lesson(self._store, consumed.namespace, consumed.version + 1)
+            self._after_lesson(store, consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
         _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
         turn = found.turns[0].turn.id
         return Receipt(stored.feedback.feedback_id, "applied", note, turn_id=turn)
-
-    def _settle(self, stored: StoredFeedback, why: Receipt) -> Receipt:
-        """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
-        status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
-        settled = SettleFeedback(stored.sequence, str(why.note), status, stored.created)
-        self._store.apply([settled])
-        with suppress(NotFoundError):  # it is kept where somebody can forget it
-            # Another process may have applied or revised it in the meantime.
-            known = self._store.learned.read_feedback(stored.sequence)
-            if known.status == "waiting":
-                msg = f"feedback {why.feedback_id!r} was revised: read it again"
-                raise ConflictError(msg)
-            if known.status != status:
-                why = Receipt(why.feedback_id, known.status, turn_id=why.turn_id)
-            return why._replace(note=known.note)
-        return why
 
     def _replace(
         self, store: Store, stored: StoredFeedback, found: CreditAssignment
@@ -435,12 +379,8 @@ class Recorder:
     def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
         """Set the weights of edges; they decay and can be undone like learned ones.
 
-        Args:
-            feedback: The feedback that carries the id for an undo, and the namespace.
-            weights: Weights in [-1, 1], by keys of both ends and kind.
-
-        Returns:
-            As :meth:`learn_without_turn`.
+        Weights are in [-1, 1], by keys of both ends and kind. Otherwise as
+        :meth:`learn_without_turn`.
         """
         namespace = str(feedback.namespace)
 
@@ -510,7 +450,7 @@ class Recorder:
             self._index_waiting(1)
             mode = self._settings.apply
             if mode == "inline":
-                self._apply_waiting(_MAX_AT_OPEN)
+                self._apply_waiting(self._store, _MAX_AT_OPEN)
             elif mode == "background" and self._store.learned.get_waiting_feedback(1):
                 self._worker.wake()
         except StoreError as error:
@@ -531,7 +471,10 @@ class Recorder:
 
     def _run_background(self) -> None:
         # In batches: if feedback arrives faster than it is applied, the queue never empties.
-        while self._settings.apply == "background" and any(self._apply_waiting(_INDEX_BATCH)):
+        while self._settings.apply == "background":
+            tally = self._apply_waiting(self._store, _INDEX_BATCH)
+            if not any(tally):
+                break
             self._index_batch()
         self._index_batch()
 
@@ -553,6 +496,50 @@ def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
     vector = former.vector if given.feedback.correction is None else given.vector
     ranked = {item.node: item for item in (*former.added, *given.added)}
     return replace(given, feedback=whole, vector=vector, added=tuple(ranked.values()))
+
+
+def _is_forgotten(store: Store, feedback: Feedback) -> bool:
+    """Whether turn and namespace of feedback are gone: then no log may hold it either."""
+    turn, space = feedback.turn_id or "", feedback.namespace
+    if not may_name_turn(turn) or is_recent_id(turn, WAIT_FOR_TURN):
+        return False
+    if space is not None and store.walk.get_clock(space).key:
+        return False  # it can be forgotten with its namespace
+    until = time.monotonic() + _WAIT_FOR_RUN
+    return not look_again(lambda: store.turns.is_known(turn), lambda: time.monotonic() < until)
+
+
+def _are_of_one_turn(store: Store, *given: Feedback) -> bool:
+    """Whether feedbacks name one turn, by its id or by the run id of the host."""
+    found = [
+        store.turns.find(one.turn_id, namespace=one.namespace, wait=False)
+        for one in given
+        if one.turn_id is not None
+    ]
+    ids = {None if logged is None else logged.turn.id for logged in found}
+    return len(found) == len(given) and len(ids) == 1 and None not in ids
+
+
+def _revise(store: Store, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
+    """Replace the content of stored feedback, which waits again."""
+    store.apply([ReviseFeedback(stored.sequence, stored.feedback, given)])
+    return store.learned.read_feedback(stored.sequence)
+
+
+def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
+    """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
+    status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
+    store.apply([SettleFeedback(stored.sequence, str(why.note), status, stored.created)])
+    with suppress(NotFoundError):  # it is kept where somebody can forget it
+        # Another process may have applied or revised it in the meantime.
+        known = store.learned.read_feedback(stored.sequence)
+        if known.status == "waiting":
+            msg = f"feedback {why.feedback_id!r} was revised: read it again"
+            raise ConflictError(msg)
+        if known.status != status:
+            why = Receipt(why.feedback_id, known.status, turn_id=why.turn_id)
+        return why._replace(note=known.note)
+    return why
 
 
 def _may_come(stored: StoredFeedback) -> bool:

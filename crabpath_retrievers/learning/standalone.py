@@ -73,10 +73,7 @@ class StandaloneLearner:
     ) -> None:
         """Work on ``store``.
 
-        Args:
-            store: The store with turns and feedback.
-            after_lesson: Makes what is called after each applied feedback, for these settings; it
-                may make nothing.
+        For settings, ``after_lesson`` makes what is called after each applied feedback, or nothing.
         """
         self.store, self._after_lesson = store, after_lesson
         self._recorder: tuple[str | None, Recorder] | None = None
@@ -100,19 +97,14 @@ class StandaloneLearner:
         return self._recorder[1]
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Store feedback and apply it in this process.
-
-        Raises:
-            StoreError: The feedback could not be stored.
-        """
+        """Store feedback and apply it in this process."""
         return self.recorder.record(feedback)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
         """Apply waiting and arriving feedback until ``should_stop`` returns True.
 
-        Args:
-            poll: Seconds between two checks of an empty queue, above 0.
-            should_stop: Whether to end; the feedback that is being applied is finished first.
+        An empty queue is looked at every ``poll`` seconds; a feedback that is being applied is
+        finished.
         """
         total = LearningTally()
         while not should_stop():

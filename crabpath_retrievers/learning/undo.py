@@ -120,7 +120,7 @@ class LearningHistory:
             self.store.apply([settle])
             return Receipt(feedback_id, "undone", _CANCELLED)
         self.store.apply([undo, settle] if waits else [undo])
-        self.delete_vectors(*reverted)
+        self.delete_vectors(self.store, *reverted)
         return Receipt(feedback_id, "undone")
 
     def plan_undo(
@@ -128,11 +128,7 @@ class LearningHistory:
     ) -> tuple[UndoFeedback, Reverted | None]:
         """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
 
-        Args:
-            read: Reader of the store.
-            feedback_id: Id of the feedback.
-            namespace: Name of its namespace.
-            note: Why; None where its status is to stay.
+        The note says why; None where the status of the feedback is to stay.
 
         Returns:
             The change; None where no effects are stored, and it only releases the turns.
@@ -149,15 +145,15 @@ class LearningHistory:
         return undo, reverted
 
     def delete_vectors(
-        self, namespace: int, episodes: Sequence[str], notes: Collection[str]
+        self, store: Store, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
-        """Delete the vectors of those episodes and notes that no longer exist."""
-        remaining = set(self.store.learned.episode_ids(namespace))
+        """Delete the vectors of those episodes and notes that a store no longer has."""
+        remaining = set(store.learned.episode_ids(namespace))
         gone = [one for one in episodes if one not in remaining]
-        self.episodes.delete(self.store, namespace, gone)
+        self.episodes.delete(store, namespace, gone)
         if notes:
-            lost = sorted(set(notes) - self.store.notes.ids(namespace))
-            self.notes.remove(self.store, namespace, lost)
+            lost = sorted(set(notes) - store.notes.ids(namespace))
+            self.notes.remove(store, namespace, lost)
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
@@ -180,7 +176,7 @@ class LearningHistory:
         key = self.store.walk.get_clock(stored.namespace).key
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.write(apply_snapshot, stored.id)
-        self.delete_vectors(key, episodes, notes)
+        self.delete_vectors(self.store, key, episodes, notes)
         self.episodes.catch_up()
         return stored
 

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.filters import require_bounded
+from crabpath_retrievers.core.metadata import require_bounded
 from crabpath_retrievers.core.query import (
     ids_of,
     namespace_of,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from crabpath_retrievers.config import DateSettings
-from crabpath_retrievers.core.dates import parse_date
+from crabpath_retrievers.core.metadata import parse_date
 from crabpath_retrievers.core.records import Candidate, Node, stack_vectors, stretch_cosine
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.rerank.features import Evidence

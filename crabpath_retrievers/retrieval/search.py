@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys, require_numbers
 from crabpath_retrievers.core.language import is_function_word
+from crabpath_retrievers.core.metadata import drop_orders, list_ordered_keys, require_numbers
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Candidate, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.text import (

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
-from crabpath_retrievers.core.filters import make_test, parse_filter
+from crabpath_retrievers.core.metadata import make_test, parse_filter
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError

@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import numpy as np
 
 from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
-from crabpath_retrievers.core.filters import (
+from crabpath_retrievers.core.metadata import (
     EVERYTHING,
     LISTS,
     NOTHING,

@@ -1,7 +1,7 @@
 """Any LangChain ``VectorStore`` as vector index, and what each does differently.
 
 :class:`StoreKind` is any of them; its subclasses have what one needs besides: ids, filters,
-look-ups, listing. What a filter says is in :mod:`~..core.filters`.
+look-ups, listing. What a filter says is in :mod:`~..core.metadata`.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from crabpath_retrievers.core.filters import (
+from crabpath_retrievers.core.metadata import (
     EVERYTHING,
     LISTS,
     NOTHING,

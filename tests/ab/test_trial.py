@@ -211,7 +211,7 @@ def test_a_rollback_is_seen_by_others(trial, store, monkeypatch):
     Trial.open(store, "t").roll_back()
     assert trial.options("ann", treated)["arm"] == "t:treatment"
     later = time.monotonic() + 11
-    monkeypatch.setattr("crabpath_lab.ab.trial.time.monotonic", lambda: later)
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     assert trial.options("ann", treated)["namespace"] == "ann"
 
 

@@ -12,7 +12,6 @@ from maintained import Bag
 
 from crabpath_retrievers import CrabPath, HealthReport, Settings
 from crabpath_retrievers.config import HealthSettings
-from crabpath_retrievers.parts.operation.maintenance.health.report import Metric
 
 
 @pytest.fixture
@@ -24,8 +23,10 @@ def found() -> Callable[..., HealthReport]:
         for name, (low, high) in HealthSettings(ranges=ranges or {}).ranges.items():
             value = values.get(name, (low + high) / 2)
             within = None if value is None else low <= value <= high
-            metrics.append(Metric(name, value, low, high, within, 50))
-        return HealthReport("ann", turn, 0.0, tuple(metrics))
+            metric = {"name": name, "value": value, "low": low, "high": high}
+            metrics.append({**metric, "in_range": within, "sampled": 50})
+        made = {"namespace": "ann", "turn": turn, "created": 0.0, "metrics": metrics, "edges": {}}
+        return HealthReport.from_dict(made)
 
     return made
 

@@ -1,16 +1,16 @@
 """The loop on a real memory: after lessons, in maintenance, asked for; brain death is survived."""
 
+from copy import copy
+
 import pytest
 import sqlalchemy as sa
 import tables as s
 
-from crabpath_retrievers import Feedback
+from crabpath_retrievers import Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import NotFoundError, StoreError
-from crabpath_retrievers.parts.operation.maintenance import MaintenanceRunner
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner
-from crabpath_retrievers.parts.operation.maintenance.health.measure import project_dormant_share
-from tests.seams import make_change
+from tests.seams import get_services, make_change
 
 TOPICS = 14
 AUTOTUNE = AutotuneSettings(enabled=True)
@@ -77,10 +77,9 @@ def test_what_will_be_dormant_at_the_next_look_counts(open_memory):
     with open_memory(learning=FORGETFUL) as memory:
         stream(memory, 25)
         report = memory.maintenance.health("ann")
-        ahead = project_dormant_share(memory.store, "ann", memory.settings, report, 100)
+        tuned = memory.maintenance.tune("ann", dry_run=True)
     assert report["dormant_pct"].in_range is True
-    assert ahead["dormant_pct"].in_range is False
-    assert "in 100 turns" in ahead["dormant_pct"].note
+    assert "dormant_pct" in {one.metric for one in tuned.adjustments}
 
 
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
@@ -124,8 +123,9 @@ def test_in_maintenance_it_is_off_unless_switched_on_and_is_taken_back(open_dyin
         assert (step.changed, dict(step.detail)) == (0, {"off": 1})
         for feedbacks, changed in ((1000, 0), (50, 2), (50, 0)):
             rules = AutotuneSettings(enabled=True, every_feedbacks=feedbacks)
-            given = memory.settings.__class__(learning=FORGETFUL, autotune=rules)
-            report = MaintenanceRunner(memory.store, given).run(["health", "autotune"])
+            services = copy(get_services(memory))
+            services.settings = Settings(learning=FORGETFUL, autotune=rules)
+            report = MemoryMaintenance(services).run(["health", "autotune"])
             assert report.steps[1].changed == changed
             if changed:
                 assert memory.maintenance.knobs("ann").half_life == 40.0

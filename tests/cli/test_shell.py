@@ -15,10 +15,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.core import TyperGroup
 
 from crabpath_retrievers import CrabPath, __version__
-from crabpath_retrievers.cli import app, commands
+from crabpath_retrievers.cli import app
 from crabpath_retrievers.core import calls
 from crabpath_retrievers.core.calls import limit_waiting
-from crabpath_retrievers.ingest.pipeline import Ingest
 
 NAMES = ("apple", "banana", "cherry")
 
@@ -236,7 +235,6 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
     snapshot = read("history", "snapshot", "before")["snapshot"]
     read("feedback", turn, "--outcome", "1")
     read("transfer", "export", "memory", "saved", "-n", "default")
-    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     questions = (
         (("forget", "--source", "docs/apple.md"), "Delete all of docs/apple.md?"),
         (("forget", "--namespace", "default"), "Delete all that default learned?"),
@@ -246,7 +244,7 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
         (("transfer", "export", "memory", "saved"), "Replace saved?"),
     )
     with monkeypatch.context() as patched:
-        patched.setattr(commands, "sys", terminal)
+        patched.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda it: it.name == "<stdin>")
         for command, question in questions:
             result = cli(*command)  # nobody answers
             assert (result.exit_code, question in result.stderr) == (1, True), result.output
@@ -282,6 +280,6 @@ def test_a_sync_that_is_stopped_says_how_to_go_on(read, refuse, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ingest, "publish", stop)
+        patched.setattr(DeterministicFakeEmbedding, "embed_documents", stop)
         assert "run it again to finish it" in refuse("sync", "docs", code=130)
     assert read("sync", "docs")["added"] == 3

@@ -5,13 +5,7 @@ import json
 
 import pytest
 
-from crabpath_lab.datasets import (
-    load_beir,
-    load_hotpotqa,
-    load_multihoprag,
-    load_musique,
-)
-from crabpath_lab.datasets.dataset import ContextQuestion, pool_questions
+from crabpath_lab import load_beir, load_hotpotqa, load_multihoprag, load_musique
 from crabpath_retrievers.errors import InvalidInputError
 
 ROW = {
@@ -130,13 +124,19 @@ def test_multihoprag_addresses_of_some_articles_only_are_dropped(write):
 
 
 @pytest.fixture
-def data():
+def data(write):
     """Twenty questions with a gold paragraph each, and one that all share."""
-    questions = (
-        ContextQuestion(f"q{n}", f"{n}?", [(f"t{n}", "text"), ("shared", "text")], {0})
+    rows = [
+        {
+            "_id": f"q{n}",
+            "question": f"{n}?",
+            "answer": "",
+            "supporting_facts": [[f"t{n}", 0]],
+            "context": [[f"t{n}", ["text"]], ["shared", ["text"]]],
+        }
         for n in range(20)
-    )
-    return pool_questions("made up", questions)
+    ]
+    return load_hotpotqa(write("dev.json", rows))
 
 
 def test_a_limit_takes_the_first_questions_and_pools_their_paragraphs(data):
@@ -156,11 +156,10 @@ def test_a_seed_draws_the_questions_and_draws_the_same_again(data):
     assert data.sample(100) == data.sample(100, seed=1) == data.sample(None) == data
 
 
-def test_one_id_for_two_questions_is_refused():
+def test_one_id_for_two_questions_is_refused(write):
     """One of them would silently take the place of the other."""
-    question = ContextQuestion("q", "?", [("t", "text")], {0})
     with pytest.raises(InvalidInputError, match="stands twice"):
-        pool_questions("made up", [question, question])
+        load_hotpotqa(write("dev.json", [ROW, ROW]))
 
 
 QUESTION = {"_id": "q", "question": "?", "context": [["A", ["a"]]], "supporting_facts": [["A", 0]]}

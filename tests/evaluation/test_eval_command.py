@@ -33,10 +33,12 @@ def test_tables_json_and_report(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     figures = json.loads(json_file.read_text())
     assert figures["dataset"]["seed"] == 7
-    shown = f"{figures['methods']['cold']['full@3']:.3f}"
+    cold = figures["methods"]["cold"]
+    shown = f"{cold['full@3']:.3f}"
     report = (folder / "report.md").read_text()
     assert "| cold | " in result.stdout
     assert shown in result.stdout
+    assert f"`cold`, ten bins: {cold['calibration']['ece']:.3f}" in result.stdout
     assert report.startswith(result.stdout.strip())
     for name in ("quality.png", "latency.png", "differences.png"):
         assert f"({name})" in report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_lab.datasets import load_hipporag
+from crabpath_lab import load_hipporag
 from crabpath_retrievers.errors import InvalidInputError
 
 CORPUS = [

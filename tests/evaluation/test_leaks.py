@@ -11,20 +11,13 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_lab.datasets import (
-    load_beir,
-    load_hotpotqa,
-    load_multihoprag,
-    load_musique,
-)
-from crabpath_lab.methods import METHODS
-from crabpath_lab.results import first_chunks
+from crabpath_lab import METHODS, load_beir, load_hotpotqa, load_multihoprag, load_musique
 from crabpath_lab.run_methods import (
     embed_questions,
     prepare_questions,
     run_method,
 )
-from crabpath_lab.scoring.measures import score_rankings
+from crabpath_lab.scoring import score_rankings
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +161,7 @@ def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, close
 
 def quality(dataset, embeddings, method):
     found = answers(dataset, embeddings, method)
-    ranked = {q: [f.document for f in first_chunks(of)] for q, of in found.items()}
+    ranked = {q: [*dict.fromkeys(f.document for f in of)] for q, of in found.items()}
     scores = score_rankings(dataset.qrels, ranked, (5,))
     return {name: sum(values) / len(values) for name, values in scores.items()}, ranked
 

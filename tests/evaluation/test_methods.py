@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_lab.methods import METHODS, EvaluationCorpus
+from crabpath_lab import METHODS, EvaluationCorpus
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
-from crabpath_lab.embedding import cached_embedder
-from crabpath_lab.simulated_model import SimulatedChatModel, load_chat_model, shares_long_words
+from crabpath_lab import cached_embedder, load_chat_model
 from crabpath_retrievers import (
     ChatModelRouter,
     EdgeKind,
@@ -62,7 +61,7 @@ def test_it_follows_what_its_judge_prefers(request_to_route):
     assert usage.input_tokens > 100
     runs = [[], []]
     for run in runs:  # with errors a coin decides: the same again with the same seed
-        model = SimulatedChatModel(rule=shares_long_words, errors=1.0, rng=np.random.default_rng(3))
+        model = load_chat_model("simulated:1.0")
         run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8

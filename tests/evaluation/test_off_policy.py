@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from crabpath_lab.streams.off_policy import LoggedTurn, estimate_greedy_uses
-from crabpath_lab.streams.prequential import StreamSchedule
-from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
-from crabpath_lab.streams.stream import Stream
+from crabpath_lab.streams import (
+    FeedbackSimulator,
+    LoggedTurn,
+    Stream,
+    StreamSchedule,
+    estimate_greedy_uses,
+)
 from crabpath_retrievers.config import RankSettings, Settings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.rerank.ranker import draw_explored

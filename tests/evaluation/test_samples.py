@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from benchmarks import samples
 from benchmarks.commands import app
 from benchmarks.samples import check_sample, draw_sample, read_samples
-from crabpath_lab.datasets import load_hotpotqa
+from crabpath_lab import load_hotpotqa
 from crabpath_retrievers import InvalidInputError
 
 

@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from crabpath_lab.scoring.chunk_level import score_chunks
-from crabpath_lab.scoring.measures import score_rankings
-from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.scoring import bootstrap_interval, compare_paired, score_chunks, score_rankings
 
 
 def test_rankings():

@@ -6,27 +6,24 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from crabpath_lab.streams.learners import (
+from crabpath_lab.streams import (
+    REPAIR_ARMS,
     BetaCounts,
     CrabPathLearner,
+    FeedbackSimulator,
     FrozenLearner,
     MovingAverage,
     NearestNeighbours,
     QueryCache,
-    TaughtAnswer,
-)
-from crabpath_lab.streams.prequential import (
-    REPAIR_ARMS,
-    StreamPart,
-    StreamSchedule,
-    run_stream,
-)
-from crabpath_lab.streams.simulated_feedback import (
-    FeedbackSimulator,
     ReturnedChunk,
     SimulatedFeedback,
+    Stream,
+    StreamPart,
+    StreamSchedule,
+    TaughtAnswer,
+    run_stream,
+    summarize_repair,
 )
-from crabpath_lab.streams.stream import Stream, summarize_repair
 from crabpath_lab.testing import LearnerTests
 from crabpath_retrievers import CrabPath
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.storage import schema
 from crabpath_retrievers.vectors import embedder

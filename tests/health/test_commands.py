@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -10,8 +12,6 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config.operation import METRICS
-from crabpath_retrievers.parts.operation.commands.maintenance import sparkline
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -29,7 +29,7 @@ def read(*given, code=0):
 def test_health_for_programs_and_people(place):
     """The report of the library, and those before it; people see a sparkline of each metric."""
     first, second = (read("health", place.path, "-n", "ann") for _ in range(2))
-    assert [metric["name"] for metric in first["metrics"]] == list(METRICS)
+    assert [metric["name"] for metric in first["metrics"]] == list(HealthSettings().ranges)
     assert first["metrics"][-1]["value"] == 0.0  # orphans are known from files
     assert (first["history"], len(second["history"])) == ([], 1)
     assert second["history"][0]["metrics"] == first["metrics"]
@@ -40,7 +40,7 @@ def test_health_for_programs_and_people(place):
     assert (report["edges"], report["turn"]) == (second["edges"], 1)
     shown = run("health", "--store", place.path, "--namespace", "ann")
     assert shown.exit_code == 0
-    assert all(name in shown.stdout for name in METRICS)
+    assert all(name in shown.stdout for name in HealthSettings().ranges)
     assert "▁▁▁" in shown.stdout
     assert "fewer than 10, not judged" in shown.stdout
     assert "learned edges: " in shown.stdout
@@ -114,7 +114,17 @@ def test_doctor_finds_something_broken(place):
     assert not read("doctor", place.path)["broken"]
 
 
-def test_sparklines():
+def test_sparklines(place):
     """From the least value to the greatest; a gap where there is none."""
-    given = ([], [None], [2.0, 2.0], [0.0, None, 0.5, 1.0], [3.0, 1.0, 2.0])
-    assert list(map(sparkline, given)) == ["", " ", "▁▁", "▁ ▅█", "█▁▅"]
+    for value in (2.0, None, 1.0):
+        report = read("health", place.path, "-n", "ann")
+        kept = {name: report[name] for name in ("namespace", "turn", "created", "edges")}
+        kept["metrics"] = [{**one, "value": value} for one in report["metrics"]]
+        with closing(sqlite3.connect(place.path / "graph.sqlite")) as connection, connection:
+            last = "sequence = (SELECT max(sequence) FROM crabpath_health_reports)"
+            connection.execute(
+                f"UPDATE crabpath_health_reports SET report = ? WHERE {last}", [json.dumps(kept)]
+            )
+    shown = run("health", "--store", place.path, "--namespace", "ann").stdout
+    (orphans,) = [line for line in shown.splitlines() if "orphan_nodes" in line]
+    assert "█ ▅▁" in orphans

@@ -15,11 +15,9 @@ import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
+from crabpath_retrievers import ConfigurationError, CrabPath, Feedback, examine
 from crabpath_retrievers.core.records import compute_hub_level
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.store import SCHEMA_VERSION
-from crabpath_retrievers.vectors.chroma_directory import read_collections
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -315,22 +313,22 @@ def test_vectors_elsewhere(place, tmp_path):
     assert "the Chroma server failed: no route to host" in finding.message
 
 
-def test_the_files_say_what_chroma_says(tmp_path):
+def test_the_files_say_what_chroma_says(place):
     """Also of what waits in its queue: added, replaced, deleted, added again."""
-    client = chromadb.PersistentClient(str(tmp_path))
-    one, two = client.create_collection("one"), client.create_collection("two")
-    ids = [f"x{n}" for n in range(2000)]
-    one.upsert(ids=ids, embeddings=[[1.0, n] for n in range(2000)])
-    two.upsert(ids=["x1"], embeddings=[[1.0, 2.0]])
-    one.delete(ids=ids[:1500])
-    one.upsert(ids=ids[:10], embeddings=[[2.0, n] for n in range(10)])
-    read = read_collections(tmp_path)
-    expected = {"one": {*ids[:10], *ids[1500:]}, "two": {"x1"}}
-    assert read == expected
-    for collection in (one, two):
-        assert read[collection.name] == set(collection.get(include=[])["ids"])
-        assert read_collections(tmp_path)[collection.name] == read[collection.name]
-    client.close()
+    ids = [f"d{n}" for n in range(40)]
+    with place.open() as memory:
+        vector = memory.embedder.query("x")
+        strangers = [f"x{n}" for n in range(2000)]
+        memory.index.upsert(strangers, [vector] * 2000, ["x"] * 2000, [{}] * 2000)
+        memory.index.delete(strangers[:1500])
+        memory.index.delete(strangers[1500:])
+        memory.index.delete(ids[:30])
+        own = memory.store.catalog.vectors(ids[:5])
+        memory.index.upsert(list(own), list(own.values()), ["x"] * 5, [{}] * 5)
+        known = {one for page in memory.index.ids() for one in page}
+    assert known == {*ids[:5], *ids[30:]}
+    missing = find_only(place, "vectors", "error").message
+    assert missing == "25 chunks are missing in the vector index: d10, d11, d12 and 22 more"
 
 
 class Broken(DeterministicFakeEmbedding):

@@ -15,9 +15,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers import CrabPath, Feedback, Finding, examine
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.parts.operation.maintenance.doctor import Finding, examine
 
 pytestmark = pytest.mark.slow
 

@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.integration import NAMED_OPTIONS, OpenOptions
-from crabpath_retrievers.memory import services
-from crabpath_retrievers.storage import GraphStore
 from langgraph_crabpath.serving import served_retriever
 from llama_index.retrievers import crabpath as llama_index
 
 ROOT = Path(__file__).parents[2]
+OPEN_HINTS = get_type_hints(CrabPath.open)
 EMBEDDINGS = DeterministicFakeEmbedding(size=8)
 # Which memory is meant: a constructor has its own way to say so.
 OWN = {"path", "embeddings", "vectors", "create"}
@@ -74,6 +73,14 @@ the embedder where they embed nothing."""
 
 class OpenedError(Exception):
     """A memory was to be opened, with these arguments."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def existing(tmp_path_factory):
+    """The place of a memory."""
+    place = tmp_path_factory.mktemp("memory")
+    CrabPath.open(place, embeddings=EMBEDDINGS).close()
+    return place
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +166,7 @@ def test_an_option_that_does_not_exist_is_refused(host, name, arguments):
 
 def test_what_a_text_can_say_is_an_option_of_the_shell():
     """And a variable of the environment; the place of the store has names of its own."""
-    hints = get_type_hints(services.OpenOptions) | get_type_hints(services.Services.open)
+    hints = get_type_hints(OpenOptions) | OPEN_HINTS
     texts = {name for name, hint in hints.items() if str in get_args(hint)}
     assert texts == {"path", *NAMED_OPTIONS}
 
@@ -189,11 +196,10 @@ def test_every_command_has_the_options_that_it_needs():
 
 @pytest.mark.parametrize("command", ASKING)
 @pytest.mark.parametrize("said", ["option", "environment"])
-def test_the_shell_passes_every_option_on(command, said, tmp_path, monkeypatch):
+def test_the_shell_passes_every_option_on(command, said, existing, monkeypatch):
     """Also those by which a server is opened."""
     given = {name: f"http://{name}" for name in NAMED_OPTIONS}
-    GraphStore(tmp_path).close()
-    monkeypatch.setenv("CRABPATH_STORE", str(tmp_path))
+    monkeypatch.setenv("CRABPATH_STORE", str(existing))
     line = list(ASKING[command])
     for name, value in given.items():
         if said == "option":

@@ -20,8 +20,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import running
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import CrabPath, CrabPathRetriever, ForkedError, InvalidInputError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
+from crabpath_retrievers import CrabPath, CrabPathRetriever, ForkedError, InvalidInputError, examine
 from crabpath_server import create_app
 from crabpath_server.client import CrabPathRetriever as ServedRetriever
 

@@ -14,9 +14,8 @@ from corpora import make_linked_corpus, read_graph
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers import CrabPath, InvalidInputError, examine
 from crabpath_retrievers.config import IngestSettings, Settings
-from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.parts import (
     ChunkEmbedder,
@@ -25,8 +24,7 @@ from crabpath_retrievers.ingest.parts import (
     decode_part,
     encode_part,
 )
-from crabpath_retrievers.memory import documents as memory_documents
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
+from tests.seams import set_bounds
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = make_linked_corpus(240)
@@ -36,9 +34,7 @@ FIRST_WORDS = DOCUMENTS[0].page_content[:20]
 @pytest.fixture
 def in_bulk(monkeypatch):
     """Ingests of a hundred chunks are large, and their batches small."""
-    monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 100)
-    monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 50)
-    monkeypatch.setattr(linking, "_LINKED_AT_ONCE", 64)
+    set_bounds(monkeypatch, in_bulk_from=100, published=50, linked=64)
 
 
 def open_memory(path, **options):
@@ -61,8 +57,7 @@ def place(location, tmp_path):
 def read_one_batch(place, monkeypatch):
     """The graph of the corpus when it is published and linked as one batch."""
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "MIN_BULK_CHUNKS", 10**9)
-        patch.setattr(pipeline, "FIRST_BATCH", 10**9)
+        set_bounds(patch, in_bulk_from=10**9, first_batch=10**9)
         settings = Settings(ingest=IngestSettings(batch_size=10**6))
         with open_memory(place, settings=settings) as memory:
             memory.add_documents(DOCUMENTS)
@@ -123,10 +118,10 @@ KILL = """
     from corpora import make_linked_corpus
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from crabpath_retrievers import CrabPath
-    from crabpath_retrievers.ingest import linking, pipeline
-    from tests.seams import stop_after
+    from pytest import MonkeyPatch
+    from tests.seams import set_bounds, stop_after
 
-    pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, linking._LINKED_AT_ONCE = 100, 50, 64
+    set_bounds(MonkeyPatch(), in_bulk_from=100, published=50, linked=64)
     stop_after({change!r}, {left})
     with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents(make_linked_corpus(240))
@@ -233,7 +228,7 @@ def test_files_that_change_during_the_run_are_right_after_the_next_one(
     tmp_path, in_bulk, monkeypatch
 ):
     """One already read, one read later, one deleted: no error, and the next run mends the rest."""
-    monkeypatch.setattr(memory_documents, "FILES_AT_ONCE", 64)
+    set_bounds(monkeypatch, files=64)
     folder = tmp_path / "files"
     folder.mkdir()
     for number, document in enumerate(DOCUMENTS):

@@ -12,8 +12,8 @@ from passages import read_passages, read_questions
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, EdgeKind
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.storage.schema import contents, edges
+from tests.seams import set_bounds
 
 PASSAGES = read_passages(150)
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))[:8]
@@ -73,11 +73,10 @@ def read_state(memory: CrabPath) -> tuple[Counter, list]:
 def test_neither_order_nor_batches_matter(open_memory, folder, links, monkeypatch):
     """One call, and batches of 1, 7 and 50 in other orders, also in bulk."""
     documents = load(folder)
-    monkeypatch.setattr(linking, "_LINKED_AT_ONCE", 64)
-    monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 64)
+    set_bounds(monkeypatch, published=64, linked=64)
     states = []
     for seed, size, least in WAYS:
-        monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", least)
+        set_bounds(monkeypatch, in_bulk_from=least)
         given = list(documents)
         if seed is not None:
             random.Random(seed).shuffle(given)  # noqa: S311
@@ -97,7 +96,7 @@ def test_what_is_deleted_leaves_no_trace(open_memory, folder, monkeypatch):
     kept, gone = documents[::2], documents[1::2]
     states = []
     for way in ("none", "delete", "sync", "bulk"):
-        monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 10 if way == "bulk" else ALL)
+        set_bounds(monkeypatch, in_bulk_from=10 if way == "bulk" else ALL)
         memory = open_memory(links=TIGHT)
         memory.add_documents(kept if way == "none" else documents)
         if way == "delete":

@@ -6,13 +6,14 @@ import zipfile
 from datetime import datetime
 from email.message import EmailMessage
 from io import BytesIO
+from pathlib import Path
 
 import openpyxl
 import pytest
 from pdf_files import make_pdf
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.parsers import parse_file
+from crabpath_retrievers.ingest.files import read_documents
 
 SAID = "Die Straße nach München ist gesperrt."
 
@@ -36,8 +37,25 @@ def write_box(path, mails):
     box.close()
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path_factory, monkeypatch):
+    """Files of these tests are named from a folder of theirs."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("records"))
+
+
+def read(name, data):
+    """Documents of a file, and what was left out of it."""
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return read_documents([path])
+
+
 def parse(name, data):
-    return parse_file(name, data if isinstance(data, bytes) else data.encode())[0]
+    found, skipped = read(name, data)
+    if not found and skipped:
+        raise InvalidInputError("; ".join(skipped.values()))
+    return found
 
 
 def test_mail_is_read_with_its_text_attachments():
@@ -264,7 +282,7 @@ def test_a_part_that_cannot_be_read_costs_no_other(tmp_path, name, memory):
 
 
 def test_very_many_bad_lines_are_counted():
-    _, skipped = parse_file("a.jsonl", b"{}\n{1}\n" + b"{2\n" * 40 + b'{"a": 1}')
+    _, skipped = read("a.jsonl", b"{}\n{1}\n" + b"{2\n" * 40 + b'{"a": 1}')
     assert len(skipped) == 21
     assert skipped["a.jsonl, line 22 to line 42"] == "21 of them likewise"
 

@@ -4,8 +4,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, examine
 
 LOST, TWICE, SOAP = "The customer lost her booking", "The booking was paid twice", "No soap is left"
 WON = {"texts": [LOST, TWICE], "actions": ["look up", "refund"], "reward": 1.0}

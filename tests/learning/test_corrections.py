@@ -10,7 +10,7 @@ from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.notes import make_note_id
 from crabpath_retrievers.learning.rules.edges import MIN_INHIBITION
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from tests.seams import get_engine, index_at_once
+from tests.seams import get_engine, set_bounds
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -199,7 +199,7 @@ def test_another_process_needs_no_embedder(open_memory, host_of):
 
 def test_a_process_without_the_index_leaves_notes_to_those_that_have_it(memory, host, monkeypatch):
     """However many wait: a note that is in no index, and does not wait, would not be found."""
-    index_at_once(monkeypatch)
+    set_bounds(monkeypatch, episodes_indexed=1, seconds_between_checks=0.0)
     beside = StandaloneLearner(memory.store).recorder
     beside.record(Feedback(host.answer(QUESTION).turn.id, -1.0, correction=RIGHT))
     beside.learn_waiting()

@@ -34,7 +34,7 @@ from crabpath_retrievers.learning.standalone import (
 )
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery
 from crabpath_retrievers.storage import GraphStore
-from tests.seams import finish_learning, get_services, index_at_once
+from tests.seams import finish_learning, get_services, set_bounds
 
 PASSED = (0.0, 1.0)
 
@@ -249,7 +249,7 @@ async def test_arecord_does_not_block(open_memory, host_of, monkeypatch, apply):
         # The feedback after which a look for new episodes is due hands it to a thread.
         woken, wake = [], BackgroundWorker.wake
         monkeypatch.setattr(BackgroundWorker, "wake", lambda own: woken.append(own) or wake(own))
-        index_at_once(monkeypatch)
+        set_bounds(monkeypatch, episodes_indexed=1, seconds_between_checks=0.0)
         receipt = await memory.aio.record(Feedback("nope", 1.0))
         is_applied_there = (receipt.status, apply) == ("waiting", "background")
         assert len(woken) == 1 + is_applied_there
@@ -461,7 +461,7 @@ def test_another_process_learns_with_the_settings_of_the_server(
             return waiting, turns.same * turns.documents["a"]
 
         assert recall() == (1, pytest.approx(weight, abs=1e-3))
-        index_at_once(monkeypatch)
+        set_bounds(monkeypatch, episodes_indexed=1, seconds_between_checks=0.0)
         memory.record(Feedback(host.ask(), 1.0))
         finish_learning(memory)
         assert recall()[0] == 0

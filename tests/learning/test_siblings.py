@@ -11,7 +11,7 @@ from benchmarks.siblings import (
     measure_siblings,
     measure_words,
 )
-from crabpath_lab.datasets import Dataset
+from crabpath_lab import Dataset
 from crabpath_retrievers import CrabPath, Feedback
 
 ASKED = "How long is the warranty of the {}?"

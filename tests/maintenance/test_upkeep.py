@@ -2,6 +2,7 @@
 
 import threading
 import time
+from copy import copy
 
 import pytest
 import sqlalchemy as sa
@@ -9,7 +10,7 @@ import tables as s
 from maintained import Bag, delta, key_of, weights
 from tables import read_journal
 
-from crabpath_retrievers import CrabPath, EdgeKind, Feedback, Settings
+from crabpath_retrievers import CrabPath, EdgeKind, Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.errors import (
     InvalidInputError,
@@ -17,11 +18,18 @@ from crabpath_retrievers.errors import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.parts.operation.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
-from tests.seams import get_engine, make_change
+from tests.seams import get_engine, get_services, make_change
 
+STEPS = ["health", "autotune", "fade", "prune", "connect", "compact"]
 FADED = ("co_used", "d5")
 TAUGHT = EdgeKind.TAUGHT
+
+
+def with_rules(memory, rules):
+    """The maintenance of a memory under other rules."""
+    services = copy(get_services(memory))
+    services.settings = Settings(maintenance=rules)
+    return MemoryMaintenance(services)
 
 
 def read(memory, *chosen):
@@ -85,7 +93,7 @@ async def test_a_dry_run_changes_nothing(aged):
     dry = await aged.aio.maintenance.run(dry_run=True)
     assert read(aged, *s.metadata.sorted_tables) == before
     assert (dry.run, dry.dry_run) == ("", True)
-    assert [step.step for step in dry.steps] == list(MAINTENANCE_STEPS)
+    assert [step.step for step in dry.steps] == STEPS
     assert dry.to_dict()["changed"] == dry.total_changed > 0
     real = aged.maintenance.run()
     assert [step.changed for step in real.steps] == [step.changed for step in dry.steps]
@@ -126,7 +134,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     memory.record(Feedback(turns[1], 1.0, used=["d1"]))
     memory.store.apply([make_change("KeepFeedback", Feedback(turns[0], 1.0, used=["d0"]))])
     rules = MaintenanceSettings(max_turns=3, max_journal_rows=2)
-    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    upkeep = with_rules(memory, rules)
     (step,) = upkeep.run(["compact"]).steps
     assert step.detail["turns"] == 4
     left = [turn for turn in turns if memory.store.turns.find(turn) is not None]
@@ -149,7 +157,7 @@ def test_episodes_that_nobody_added_to_for_long_are_forgotten(memory):
 
     first, *_ = [learn(number) for number in (0, 1, 2, 1, 3)]
     rules = MaintenanceSettings(max_feedback=3)
-    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    upkeep = with_rules(memory, rules)
     assert upkeep.run(["compact"], dry_run=True).steps[0].detail["episodes"] == 1
     assert upkeep.run(["compact"]).steps[0].detail["episodes"] == 1
     assert upkeep.run(["compact"]).total_changed == 0
@@ -167,7 +175,7 @@ def test_lonely_nodes_are_connected_and_parted_again(memory):
     with get_engine(memory.store).begin() as connection:
         connection.execute(s.edges.delete())
     rules = MaintenanceSettings(connect_similarity=0.0)
-    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    upkeep = with_rules(memory, rules)
     report = upkeep.run(["connect"])
     (step,) = report.steps
     assert (step.looked, step.changed) == (12, 12)
@@ -206,7 +214,7 @@ def test_what_is_interrupted_is_finished_by_the_next_run(memory, monkeypatch, ba
     )
     fade(memory)
     rules = MaintenanceSettings(batch_size=2)
-    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    upkeep = with_rules(memory, rules)
     apply, applied = memory.store.apply, []
 
     def apply_some(changes):
@@ -242,7 +250,7 @@ def test_unknown_steps_are_refused_and_nothing_is_done_for_nobody():
     with CrabPath.open(embeddings=Bag()) as empty:
         assert empty.maintenance.run().total_changed == 0
         for steps in (["sweep"], [], ["fade", "x" * 10_000]):
-            with pytest.raises(InvalidInputError, match=", ".join(MAINTENANCE_STEPS)):
+            with pytest.raises(InvalidInputError, match=", ".join(STEPS)):
                 empty.maintenance.run(steps)
 
 

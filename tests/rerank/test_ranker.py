@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_lab.scoring.statistics import measure_calibration
+from crabpath_lab.scoring import measure_calibration
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker, draw_explored

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.embedders import Squeezed
-from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath
 
 SAMPLE = load_sample()

@@ -7,7 +7,6 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError, Settings
 from crabpath_retrievers.config import DateSettings
-from crabpath_retrievers.core.dates import parse_date
 
 QUESTION = "What does a parking permit cost?"
 OLD = "The fee for a parking permit is 20 euros a year."
@@ -49,9 +48,11 @@ def read(documents):
         *("Wed, 01 May 2024 00:00:00 +0000", 1714521600000, date(2024, 5, 1), FIRST_OF_MAY),
     ],
 )
-def test_a_date_is_read_in_any_usual_form(value):
-    """As a text, a number or a date."""
-    assert parse_date(value) == FIRST_OF_MAY
+def test_a_date_is_read_in_any_usual_form(retriever, value):
+    """As a text, a number or a date: what has it is valid from that day on."""
+    pages = retriever(make_page(OLD, value), k=1)
+    assert read(pages.invoke(QUESTION, as_of=FIRST_OF_MAY)) == [OLD]
+    assert read(pages.invoke(QUESTION, as_of=FIRST_OF_MAY - timedelta(days=1))) == []
 
 
 @pytest.mark.parametrize(
@@ -92,9 +93,11 @@ def test_a_day_in_european_languages(retriever, value, day):
         *("31/05/1445 AH", "令和6年5月1日", [2024], {"year": 2024}, -1e30),
     ],
 )
-def test_what_is_in_doubt_is_no_date(value):
-    """Neither a guess nor an exception."""
-    assert parse_date(value) is None
+def test_what_is_in_doubt_is_no_date(retriever, value):
+    """Neither a guess nor an exception: what has no date is valid at any time."""
+    pages = retriever(make_page(OLD, value), k=1)
+    for moment in ("1900-01-01", "2024-05-31", "2024-06-05", "9998-01-01"):
+        assert read(pages.invoke(QUESTION, as_of=moment)) == [OLD]
 
 
 def test_of_two_versions_the_newer_stands_first_and_the_older_says_so(retriever):

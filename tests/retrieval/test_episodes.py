@@ -1,20 +1,21 @@
 """Episodes: successes that similar questions recall, forgotten with their namespace."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import CrabPath, Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.text import QueryInformation
-from crabpath_retrievers.parts.operation.maintenance import MaintenanceRunner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.learned import Reliability
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
-from tests.seams import get_services
+from tests.seams import get_services, set_bounds
 
 ASKED = "Which orchard grows the crimson apple variety"
 ALIKE = "Orchard grows plum variety abroad"
@@ -91,11 +92,12 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
 
 def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory, monkeypatch):
     """Maintenance, which has no index, left them."""
-    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._MAX_SMALL", 0)
+    set_bounds(monkeypatch, episodes_compared=0)
     for query in ("what is it?", "something else?", "who was there?"):
         learn(memory, "default", query)
-    settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
-    MaintenanceRunner(memory.store, settings).run(["compact"])
+    services = copy(get_services(memory))
+    services.settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
+    MemoryMaintenance(services).run(["compact"])
     key = memory.store.walk.get_clock("default").key
     vectors = memory.index.beside(f"episodes-{key}")
     assert vectors.count() == 3

@@ -1,25 +1,45 @@
 """Near-duplicates in an answer: the words decide, and the better one is returned alone."""
 
-import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import FakeEmbeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import QUESTION, TWINS, Bag, ids
 
-from crabpath_retrievers import CrabPath, Feedback, Node
-from crabpath_retrievers.retrieval.chooser import find_repeats
+from crabpath_retrievers import CrabPath, Feedback
 
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
-NEAR = np.array([1.0, 0.0], np.float16)
+NEAR, FAR = (1.0, 0.0), (0.0, 1.0)
 
 
-def repeats(*texts, titles=("", ""), metadata=({}, {}), vectors=(NEAR, NEAR), owners=("d", "d")):
-    given = zip(texts, titles, metadata, owners, strict=True)
-    ranked = [
-        Node(str(n), document=owner, source="s", content=text, title=title, metadata=of)
-        for n, (text, title, of, owner) in enumerate(given)
+class Near(FakeEmbeddings):
+    """Every text is like every other one."""
+
+    size: int = 2
+
+    def embed_documents(self, texts):
+        return [list(NEAR) for _ in texts]
+
+    def embed_query(self, text):
+        return list(NEAR)
+
+
+def repeats(*texts, titles=("", ""), metadata=({}, {}), vectors=(NEAR, NEAR), note=None):
+    """Of two documents the one that is left out of an answer, with the one that repeats it."""
+    given = zip(texts, titles, metadata, strict=True)
+    documents = [
+        Document(text, id=str(n), metadata={"title": title, **of})
+        for n, (text, title, of) in enumerate(given)
     ]
-    return find_repeats(ranked, {str(n): vector for n, vector in enumerate(vectors)})
+    known = {str(n): list(vector) for n, vector in enumerate(vectors[: len(texts)])}
+    near = Near()
+    with CrabPath.open(embeddings=near, vectors=InMemoryVectorStore(near)) as memory:
+        memory.add_documents(documents, split=False, vectors=known, progress=None)
+        if note is not None:
+            memory.teach(note)
+        turn = memory.retrieve("Which port?", k=9, record=False).turn
+    assert len(turn.returned) + len(turn.repeats) == sum(map(bool, (*texts, note)))
+    return {max(pair): min(pair) for pair in turn.repeats.items()}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +95,8 @@ def test_the_same_words_about_something_else_are_another_fact():
 
 
 def test_notes_and_dissimilar_vectors_are_no_repeats():
-    assert repeats(TEXT, TEXT, owners=("d", "")) == {}
-    assert repeats(TEXT, TEXT, vectors=(NEAR, NEAR[::-1])) == {}
+    assert repeats(TEXT, titles=("",), metadata=({},), note=TEXT) == {}
+    assert repeats(TEXT, TEXT, vectors=(NEAR, FAR)) == {}
 
 
 @pytest.fixture

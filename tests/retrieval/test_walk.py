@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers import Decision, EdgeKind, RoutingRequest, RoutingResult
+from crabpath_retrievers import Decision, EdgeKind, RoutingRequest, RoutingResult, SoftmaxRouter
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
 from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
 from crabpath_retrievers.integration import run
 from crabpath_retrievers.retrieval.walk import Walker
-from crabpath_retrievers.routing.policy import SoftmaxRouter
 
 QUERY = np.array([1, 0], dtype=np.float32)
 RELEVANT, IRRELEVANT = (1.0, 0.0), (0.0, 1.0)

@@ -10,8 +10,6 @@ import pytest
 
 from crabpath_retrievers import NotFoundError, Turn
 from crabpath_retrievers.core.records import LazySteps
-from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval.explain import build_explanation
 
 QUESTION = "Tell me about the film Kiss and Tell and Corliss Archer."
 
@@ -117,13 +115,14 @@ def test_an_explanation_adds_up_and_names_the_route(explained):
     assert {"visited", "follow_log", "guardrails", "novelty", "llm_calls"} <= set(data["turn"])
 
 
-def test_an_explanation_tells_past_uses_together(turn):
+def test_an_explanation_tells_past_uses_together(memory, turn):
     """They are trials: none of them adds log-odds of its own."""
-    ranker = Ranker.load()
     features = {"bias": 1.0, "similarity": 0.5, "coverage": 2.0, "inhibition": -0.2}
     features |= {"again": 0.4, "missed": 0.1}
     item = replace(turn.returned[0], features=features, probability=0.6)
-    (reason,) = build_explanation(replace(turn, returned=(item,)), {}, ranker).documents
+    told = replace(turn, id="told", run_id=None, returned=(item,))
+    memory.store.record(told, memory.embedder.query(turn.query))
+    (reason,) = memory.explain("told").documents
     assert reason.contributions["past_uses"] > 0
     assert not {"again", "missed"} & reason.contributions.keys()
     assert sum(reason.contributions.values()) == pytest.approx(math.log(0.6 / 0.4), abs=0.003)

@@ -12,7 +12,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, InvalidInputError, RegionMDP, Settings, StoreError
 from crabpath_retrievers.config import SeedSettings
-from crabpath_retrievers.storage.database import translate_database_errors
 
 GIVEN = {
     "year": np.int64(2024),
@@ -140,16 +139,14 @@ def test_long_lists_of_ids(tmp_path):
 
 def test_a_refused_statement_is_no_lost_database(tmp_path):
     """Whether a database runs is asked only where a connection failed."""
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}")
     marks = ", ".join("?" * 300_000)
     with (
+        CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory,
         pytest.raises(StoreError, match="refused an operation") as caught,
-        translate_database_errors(engine),
-        engine.connect() as connection,
+        memory.store.connect() as connection,
     ):
         connection.exec_driver_sql(f"SELECT {marks}", (1,) * 300_000)
     assert "running" not in str(caught.value)
-    engine.dispose()
 
 
 def test_the_region_mdp_takes_a_memory(tmp_path):

@@ -12,9 +12,14 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import FakeListChatModel
 from werkzeug import Response
 
-from crabpath_retrievers import ChatModelRouter, ModelUsage, RouterSettings, RoutingRequest
+from crabpath_retrievers import (
+    ChatModelRouter,
+    ModelUsage,
+    RouterSettings,
+    RoutingRequest,
+    SoftmaxRouter,
+)
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.policy import SoftmaxRouter
 
 CLIENT_LOG = "crabpath_retrievers.routing.model_client"
 SECOND = '{"follow": [2], "stop": true}'

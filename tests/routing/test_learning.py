@@ -4,10 +4,9 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_lab.simulated_model import load_chat_model
-from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback, Settings
+from crabpath_lab import load_chat_model
+from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback, Settings, SoftmaxRouter
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.routing.policy import SoftmaxRouter
 
 QUESTION = "Page 7"
 

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers import ChatModelRouter, EdgeKind, RouterChoice, RoutingRequest
+from crabpath_retrievers import (
+    ChatModelRouter,
+    EdgeKind,
+    RouterChoice,
+    RoutingRequest,
+    SoftmaxRouter,
+)
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.policy import SoftmaxRouter
 from crabpath_retrievers.testing import RouterTests
 
 # The OpenClawBrain paper §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers import ActionStatistics
 from crabpath_retrievers.routing.prompt import (
     INSTRUCTIONS,
     build_prompt,

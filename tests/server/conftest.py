@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from served import running
+from served import RIGHTS, running
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
@@ -52,7 +52,7 @@ def as_bearer(memory, token_file):
     add_token(token_file, ["nobody"], ["read"])
     app = create_app(memory, access=Access.from_file(token_file))
 
-    def make(*namespaces: str, rights=("read", "feedback", "write", "admin")) -> TestClient:
+    def make(*namespaces: str, rights=RIGHTS) -> TestClient:
         token = add_token(token_file, list(namespaces), list(rights))
         return TestClient(app, base_url=LOCAL, headers={"Authorization": f"Bearer {token}"})
 

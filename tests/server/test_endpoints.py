@@ -4,11 +4,11 @@ import re
 
 import httpx
 import pytest
+from served import RIGHTS
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import InvalidInputError, StoreError, __version__
 from crabpath_server import create_app
-from crabpath_server.mcp import RIGHTS
 
 
 def ok(response):

@@ -24,7 +24,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
-from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath
 from crabpath_server import Access, add_token, create_app
 

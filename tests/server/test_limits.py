@@ -17,10 +17,10 @@ import httpx
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from served import RIGHTS
 
 from crabpath_retrievers import CrabPath
 from crabpath_server import Access, Limits, add_token, create_app
-from crabpath_server.mcp import RIGHTS
 
 JSON = {"Content-Type": "application/json"}
 
@@ -362,7 +362,7 @@ def test_a_token_leaves_half_of_the_places_to_others(slow_memory, token_file, se
 
 
 def test_slow_work_of_a_token_waits_for_its_own(slow_memory, token_file, serve, gate, asked):
-    ann, bob = (add_token(token_file, [name], list(RIGHTS)) for name in ("ann", "bob"))
+    ann, bob = (add_token(token_file, [name], RIGHTS) for name in ("ann", "bob"))
     url = serve(create_app(slow_memory, access=Access.from_file(token_file)))
 
     def send(token, path, body):

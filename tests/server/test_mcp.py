@@ -22,17 +22,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
-from crabpath_server import Access, Grant, add_token, create_app
-from crabpath_server.mcp import (
-    RIGHTS,
-    Call,
-    Caller,
-    Endpoint,
-    Tool,
-    create_local_server,
-    create_mcp_server,
-)
-from crabpath_server.routes import Limit, NoteList, read_notes
+from crabpath_server import Access, add_token, create_app
+from crabpath_server.mcp import create_local_server
 
 PAGES = [
     Document(
@@ -126,23 +117,27 @@ async def list_tools(opening):
     return {tool.name: tool for tool in (await ask(opening, "list_tools")).tools}
 
 
-async def list_titles(call: Call, limit: Limit = 100) -> NoteList:
-    """List notes."""
-    return await read_notes(call, limit)
+async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(memory, local):
+    """Both take the same, within the same bounds, and answer alike."""
 
+    def bound(properties):
+        words = {"title", "description"}
+        return {
+            name: {word: value for word, value in of.items() if word not in words}
+            for name, of in properties.items()
+        }
 
-async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(memory):
-    table = [Endpoint("GET /titles", "read", list_titles, Tool("titles", "List notes"))]
-    note = memory.teach("The moon is grey.", namespace="ann")
-    caller = Caller(Grant(("ann",), frozenset(RIGHTS)), "ann")
-    server = create_mcp_server(memory, lambda _request: caller, endpoints=table)
-    (tool,) = (await list_tools(lambda: Client(server))).values()
-    assert tool.input_schema["properties"]["limit"]["maximum"] == 1000
-    said = await call(lambda: Client(server), "titles", limit=1)
-    assert [one["id"] for one in said["notes"]] == [note]
-    http = TestClient(create_app(memory, endpoints=table), base_url="http://127.0.0.1")
-    assert http.get("/titles", headers={"CrabPath-Namespace": "ann"}).json() == said
-    assert list(http.get("/openapi.json").json()["paths"]) == ["/titles"]
+    http = TestClient(create_app(memory), base_url="http://127.0.0.1")
+    described = http.get("/openapi.json").json()
+    tools = await list_tools(local)
+    for name, model in (("teach", "TeachBody"), ("correct", "CorrectBody")):
+        assert f"/{name}" in described["paths"]
+        body = bound(described["components"]["schemas"][model]["properties"])
+        taken = bound(tools[name].input_schema["properties"])
+        assert {**body, **taken} == body
+    said = await call(local, "teach", text="The moon is grey.")
+    assert memory.notes(namespace="ann")[0].id == said["id"]
+    assert said.keys() == http.post("/teach", json={"text": "The sun is hot."}).json().keys()
 
 
 async def test_search_and_fetch_have_the_shapes_that_chatgpt_wants(local):

@@ -22,7 +22,6 @@ from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
 from crabpath_retrievers.core.calls import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.database import translate_database_errors
 from crabpath_retrievers.storage.sql_tools import CompiledSelect
 from tests.seams import get_engine, make_change
 
@@ -284,9 +283,9 @@ def test_a_disk_that_takes_no_more_files_is_called_full(tmp_path):
 @pytest.mark.slow
 def test_a_full_disk_of_postgresql_is_named(postgres_url):
     """Its own code for it, raised by a function as the server would."""
-    engine = sa.create_engine(postgres_url)
+    store = GraphStore(postgres_url)
     full = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
     full_disk = pytest.raises(StoreFullError, match="make room")
-    with full_disk, translate_database_errors(engine), engine.begin() as connection:
+    with full_disk, store.connect() as connection:
         connection.exec_driver_sql(full)
-    engine.dispose()
+    store.close()

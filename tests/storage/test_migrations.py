@@ -18,10 +18,9 @@ from alembic.script import ScriptDirectory
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from tables import meta, metadata
 
-from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers import CrabPath, Feedback, examine
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
-from crabpath_retrievers.parts.operation.maintenance.doctor.checks import check_version
-from crabpath_retrievers.storage import GraphStore, database, migrations, store
+from crabpath_retrievers.storage import GraphStore, migrations, store
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
 from tests.seams import get_engine
 
@@ -82,7 +81,7 @@ def old(request, tmp_path) -> tuple[str, Path]:
         return str(tmp_path), tmp_path / "vectors"
     url = request.getfixturevalue("postgres_url")
     dump = gzip.decompress((kept / "postgresql.sql.gz").read_bytes()).decode()
-    made = database.open_engine(url)
+    made = sa.create_engine(url)
     with made.begin() as connection:
         connection.exec_driver_sql(dump.replace("public.", ""), execution_options={})
     made.dispose()
@@ -92,11 +91,10 @@ def old(request, tmp_path) -> tuple[str, Path]:
 @pytest.fixture
 def migrated(old):
     """A connection to a store of the first release that the scripts have upgraded."""
-    GraphStore(old[0]).close()
-    made = database.open_engine(old[0])
-    with made.begin() as connection:
+    opened = GraphStore(old[0])
+    with get_engine(opened).begin() as connection:
         yield connection
-    made.dispose()
+    opened.close()
 
 
 def is_compared(name, kind, parents):
@@ -127,11 +125,10 @@ def test_what_alembic_does_not_compare_is_the_same_too(location, old):
     query = sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     found = []
     for place in (f"{location}/models", old[0]):
-        GraphStore(place).close()
-        opened = database.open_engine(place)
-        with opened.begin() as connection:
+        opened = GraphStore(place)
+        with opened.connect() as connection:
             rows = connection.execute(query).all()
-        opened.dispose()
+        opened.close()
         found.append({name: sorted(re.findall(r"[^\s,\"]+", sql)) for name, sql in rows})
     models, scripts = found
     assert models.keys() > {"crabpath_nodes", "crabpath_fulltext"}
@@ -226,17 +223,14 @@ def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, lat
     assert "worker" not in {column["name"] for column in columns}
 
 
-def test_the_doctor_says_how_an_older_store_is_upgraded_and_changes_nothing(
-    location, store, monkeypatch
-):
-    monkeypatch.setattr(
-        "crabpath_retrievers.parts.operation.maintenance.doctor.checks.SCHEMA_VERSION", LATER
-    )
-    opened = ReadOnlyStore(location)
-    (finding,) = check_version(opened)
-    opened.close()
+def test_the_doctor_says_how_an_older_store_is_upgraded_and_changes_nothing(location, store):
+    older = str(SCHEMA_VERSION - 1)
+    with get_engine(store).begin() as connection:
+        given = meta.update().where(meta.c.name == "schema_version")
+        connection.execute(given.values(value=older))
+    (finding,) = [one for one in examine(location).findings if one.check == "schema"]
     assert (finding.severity, "crabpath info" in finding.fix) == ("warning", True)
-    assert read_facts(location)["schema_version"] == str(SCHEMA_VERSION)
+    assert read_facts(location)["schema_version"] == older
 
 
 def test_an_older_store_that_cannot_be_written_is_refused_in_one_sentence(postgres_store, later):

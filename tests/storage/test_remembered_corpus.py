@@ -10,8 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read import walk
-from tests.seams import get_remembered_texts
+from tests.seams import get_remembered_texts, set_bounds
 
 TEXTS = {
     "Deploy": "To deploy, run Check CI and then Inspect Manifest.",
@@ -110,7 +109,7 @@ def test_a_note_is_not_remembered_for_others(memory):
 def test_memory_is_bounded(memory, monkeypatch):
     """With room for hardly anything, answers are the same."""
     expected = [r.node.id for r in memory.retrieve(QUESTION, k=4).documents]
-    monkeypatch.setattr(walk, "_MAX_BYTES", 1000)
+    set_bounds(monkeypatch, bytes_remembered=1000)
     for _ in range(3):
         assert [r.node.id for r in memory.retrieve(QUESTION, k=4).documents] == expected
     assert get_remembered_texts(memory.store).size < 100_000

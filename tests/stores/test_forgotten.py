@@ -14,9 +14,8 @@ from tables import nodes
 
 from benchmarks.soak.chroma_process import ChromaServer
 from benchmarks.soak.stores import Words
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import CrabPath, Feedback, Settings, examine
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage.schema import TABLES, list_orphans
 from tests.seams import get_engine
 

@@ -26,12 +26,12 @@ from crabpath_retrievers import (
     StoreError,
     StoreReadOnlyError,
     StoreUnavailableError,
+    examine,
 )
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
-from crabpath_retrievers.vectors.chroma import ChromaIndex
+from tests.seams import set_bounds
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -102,8 +102,10 @@ def test_a_directory_that_is_deleted_meanwhile_takes_nothing(path):
 
 def test_an_interrupted_filling_goes_on(path, monkeypatch):
     """The next open does the rest."""
+    with opened(path) as memory:
+        kind = type(memory.index)
     shutil.rmtree(path / "vectors")
-    upsert, left = ChromaIndex.upsert, iter(range(2))
+    upsert, left = kind.upsert, iter(range(2))
 
     def fail_later(*given):
         if next(left, None) is None:
@@ -111,8 +113,8 @@ def test_an_interrupted_filling_goes_on(path, monkeypatch):
         upsert(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr("crabpath_retrievers.ingest.pipeline._INDEX_BATCH", 64)
-        patched.setattr(ChromaIndex, "upsert", fail_later)
+        set_bounds(patched, filled=64)
+        patched.setattr(kind, "upsert", fail_later)
         with pytest.raises(StoreUnavailableError):
             opened(path)
     with opened(path) as memory:

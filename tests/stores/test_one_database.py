@@ -10,10 +10,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, examine, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
-from crabpath_retrievers.parts.pgvector.index import PgVectorIndex
 from tests.seams import stop_after
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -85,13 +83,13 @@ def test_from_documents_to_doctor(pgvector_url):
 
 def test_one_opens_while_another_publishes_its_first_documents(pgvector_url, monkeypatch):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as first:
-        glance = PgVectorIndex.glance
+        glance = type(first.index).glance
 
         def publish_and_glance(index, ids):
             first.add_documents(pages(1))
             return glance(index, ids)
 
-        monkeypatch.setattr(PgVectorIndex, "glance", publish_and_glance)
+        monkeypatch.setattr(type(first.index), "glance", publish_and_glance)
         with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as second:
             assert held(second) == {"d0"}
 
@@ -179,7 +177,7 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
 ):
     """What fails leaves nothing of what was written before; adding again brings everything."""
 
-    def fail(*_):
+    def fail():
         msg = "the disk is full"
         raise OSError(msg)
 

@@ -15,8 +15,8 @@ from crabpath_retrievers import (
     ConfigurationError,
     CrabPath,
     InvalidInputError,
+    examine,
 )
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 TOLD = [Document("It was told here.", id="d")]

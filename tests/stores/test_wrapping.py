@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, examine, migrate
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -23,10 +23,8 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.vectors import langchain_store
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from tests.seams import set_bounds
 
 QUESTION = "Who owns the cluster on which the tests run?"
 OWNER = "The Hydra cluster is in Frankfurt and is owned by Maria Lopez."
@@ -117,7 +115,7 @@ def ids(retriever, query=QUESTION, **options):
 
 
 def texts(store):
-    return {one.id: one.page_content for one in VectorStoreIndex(store).documents()}
+    return {one.id: one.page_content for one in store.similarity_search("", k=9)}
 
 
 def numbers(report):
@@ -179,7 +177,7 @@ def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
     theirs, wrap, monkeypatch, tmp_path, caplog
 ):
     """Wrapped twice and asked; a text that names another one's title points at it."""
-    monkeypatch.setattr(langchain_store, "_PAGE", 3)  # the last page of a list is full
+    set_bounds(monkeypatch, listed=3)  # the last page of a list is full
     before = texts(theirs)
     assert sorted(before) == ["d1", "d2", "d3", "d4", "d5", "d6"]
     forbid_writes(theirs, monkeypatch)

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 import uvicorn
 
+RIGHTS = ("read", "feedback", "write", "admin")
+"""All that a token may allow."""
+
 
 @contextmanager
 def running(app) -> Iterator[str]:

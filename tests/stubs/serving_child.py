@@ -16,7 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from tests.seams import index_at_once, stop_after
+from tests.seams import set_bounds, stop_after
 
 STEPS = {"applied": "ConsumeFeedback", "indexed": "mark_indexed"}
 
@@ -34,7 +34,7 @@ def serve(location, vectors, apply, step):
     name, _, number = step.partition(":")
     if name in STEPS:
         # Index each episode as soon as possible.
-        index_at_once(pytest.MonkeyPatch())
+        set_bounds(pytest.MonkeyPatch(), episodes_indexed=1, seconds_between_checks=0.0)
         stop_after(STEPS[name], int(number))
     for done in count(1):
         turn = memory.retrieve(f"Which fruit is red? {done % 7}").turn.id

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_lab.datasets.sample import load_sample
-from crabpath_lab.embedding import cached_embedder
+from crabpath_lab import cached_embedder, load_sample
 
 QUERIES, FILLING = 12, 60
 

@@ -10,10 +10,9 @@ import zipfile
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError
+from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError, examine
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import SchemaVersionError
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 
 def write(path, held, compression=zipfile.ZIP_STORED):

@@ -1,5 +1,6 @@
 """Setting typed edges, listing, following and exporting them."""
 
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,9 +9,14 @@ import networkx as nx
 import pytest
 from markdown_it import MarkdownIt
 
-from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
-from crabpath_retrievers.parts.typed_graph import follow
-from crabpath_retrievers.parts.typed_graph.view import SETTABLE_KINDS_BY_NAME
+from crabpath_retrievers import (
+    EdgeKind,
+    Feedback,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+)
+from tests.seams import set_bounds
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -157,7 +163,7 @@ def test_traversal_stops_at_its_hops_at_weak_edges_and_at_other_types(graph, joi
 
 
 def test_traversal_is_bounded_and_keeps_the_strongest(graph, join, monkeypatch):
-    monkeypatch.setattr(follow, "MAX_REACHED", 3)
+    set_bounds(monkeypatch, reached=3)
     join(*((("d1", f"d{i}", i / 10)) for i in range(2, 9)), ("d8", "d9", 1.0))
     assert ids(graph.traverse("d1", SUCCESS)) == ["d8", "d7", "d6"]
 
@@ -230,9 +236,13 @@ async def test_graphml_can_be_read_back(memory, graph, join, namespace, tmp_path
         memory.graph.write_graphml(tmp_path / "none" / "x", **options)
 
 
-def test_the_page_names_every_type_and_runs_as_it_stands():
+def test_the_page_names_every_type_and_runs_as_it_stands(graph):
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "typed-edges.md").read_text()
-    assert all(f"`{name}`" in page for name in SETTABLE_KINDS_BY_NAME)
+    with pytest.raises(InvalidInputError) as refused:
+        graph.add_edge("d1", "d2", "none of them", 0.5)
+    types = {kind.label for kind in EdgeKind} & {*re.findall(r"\w+", str(refused.value))}
+    assert len(types) == 9
+    assert all(f"`{name}`" in page for name in types)
     given = {}
     (code,) = [t.content for t in MarkdownIt().parse(page) if t.info == "python"]
     exec(code, given)  # noqa: S102  the page of this very repository

@@ -13,9 +13,7 @@ from langchain_chroma import Chroma
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import VectorIndex
-from crabpath_retrievers.parts.pgvector.index import PgVectorIndex
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers import CrabPath, VectorIndex
 from crabpath_retrievers.testing import WIDTH, NumberEmbeddings
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 
@@ -134,9 +132,10 @@ def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Vect
     elif request.param == "chroma-server":
         index = ChromaIndex.from_client(request.getfixturevalue("server").client(), name)
     else:
-        store = GraphStore(request.getfixturevalue("pgvector_url"))
-        index = PgVectorIndex(store)
-        index.close = store.close
+        place = request.getfixturevalue("pgvector_url")
+        memory = CrabPath.open(place, vectors="pgvector", embeddings=NumberEmbeddings())
+        index = memory.index
+        index.close = memory.close
     yield index
     index.close()
 

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from word_sums import WordSums
@@ -22,9 +23,7 @@ from crabpath_retrievers import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.parts.operation import reembedding
-from crabpath_retrievers.parts.operation.reembedding import ReembeddingQueries
-from tests.seams import stop_after
+from tests.seams import set_bounds, stop_after
 
 TOPICS = ("ferry", "harbour", "tax", "oven", "goal", "comet", "violin", "court")
 PAGES = [
@@ -61,11 +60,17 @@ def change(memory, embeddings=NEW):
     return memory.maintenance.change_embedder(embeddings, progress=None)
 
 
+def is_under_way(memory):
+    """Whether a change was begun and not ended: there is a table for it."""
+    with memory.store.connect() as connection:
+        return sa.inspect(connection).has_table("crabpath_reembedded")
+
+
 def check(memory, embeddings):
     """All vectors are those of one embedder, in the graph store and in the index."""
     ids = sorted(memory.store.catalog.chunk_ids())
     assert sorted(one for page in memory.index.ids() for one in page) == ids
-    assert ReembeddingQueries(memory.store).get_identity() is None
+    assert not is_under_way(memory)
     texts = {document.id: document.page_content for document in memory.get_by_ids(ids)}
     for name, vector in memory.store.catalog.vectors(ids).items():
         wanted = np.array(embeddings.embed_query(texts[name]))
@@ -105,7 +110,7 @@ def test_what_was_learned_is_kept(place):
 
 def test_queries_and_documents_go_on_meanwhile(place, monkeypatch):
     """No query fails; documents that are added, edited and forgotten meanwhile are caught up."""
-    monkeypatch.setattr(reembedding, "_BATCH", 8)
+    set_bounds(monkeypatch, embedded_anew=8)
     memory, _ = fill(place)
     new, errors, answers = WordSums(24, seed=1), [], []
     ended = threading.Event()
@@ -257,7 +262,7 @@ def test_the_present_embedder_gives_up_what_was_begun(place):
     with memory:
         with pytest.raises(ConnectionError):
             change(memory, WordSums(24, seed=1, fails_after=33 + 20))
-        assert ReembeddingQueries(memory.store).get_identity() is not None
+        assert is_under_way(memory)
         assert change(memory, OLD) == 0
         check(memory, OLD)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from langchain_chroma import Chroma
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.core.filters import parse_filter
+from crabpath_retrievers import CrabPath, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.integration import Query
-from crabpath_retrievers.vectors.chroma import to_chroma
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex, to_milvus, to_postgres
+
+EMBEDDINGS = DeterministicFakeEmbedding(size=3)
 
 
 def _nest(depth):
@@ -50,23 +50,28 @@ def test_the_bounds_themselves_are_legal():
 
 @pytest.mark.parametrize("key", ["a b", 'a" or 1 == 1 or "b', "or", "a.b", "a'b", ""])
 def test_keys_that_are_no_names_are_refused(key):
-    condition = parse_filter({key: 1}, "the test")
+    """Before a store is asked; it is known by the name of its class."""
+    stores = [type("Milvus", (InMemoryVectorStore,), {})(EMBEDDINGS)]
     if not key:
-        with pytest.raises(InvalidInputError, match=r"^Chroma cannot filter by the key"):
-            to_chroma(condition)
-    with pytest.raises(InvalidInputError, match=r"^Milvus cannot filter by the key"):
-        to_milvus(condition)
+        stores.append(Chroma("refusing", EMBEDDINGS))
     if not key.isidentifier():
-        with pytest.raises(InvalidInputError, match=r"^PGVectorStore cannot filter by the key"):
-            to_postgres(condition)
+        stores.append(type("PGVectorStore", (InMemoryVectorStore,), {})(EMBEDDINGS))
+    for store in stores:
+        refused = f"^{type(store).__name__} cannot filter by the key"
+        with (
+            CrabPath.open(vectors=store, embeddings=EMBEDDINGS) as memory,
+            pytest.raises(InvalidInputError, match=refused),
+        ):
+            memory.index.search(np.eye(3, dtype=np.float32)[0], 1, {key: 1})
 
 
 @pytest.mark.slow
 def test_a_store_whose_server_dies(tmp_path):
     """Each operation says that it cannot be reached."""
     started = ChromaServer(tmp_path)
-    store = Chroma("dying", DeterministicFakeEmbedding(size=3), client=started.client())
-    index = VectorStoreIndex(store)
+    store = Chroma("dying", EMBEDDINGS, client=started.client())
+    memory = CrabPath.open(vectors=store, embeddings=EMBEDDINGS)
+    index = memory.index
     vector = np.eye(3, dtype=np.float32)[0]
     index.upsert(["a"], [vector], ["a text"], [{"lang": "en"}])
     assert index.search(vector, 1, {"lang": "en"}) == ["a"]
@@ -82,4 +87,5 @@ def test_a_store_whose_server_dies(tmp_path):
     ):
         with pytest.raises(StoreUnavailableError, match="LangChain Chroma cannot be reached"):
             call()
+    memory.close()
     started.disconnect()

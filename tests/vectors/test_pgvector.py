@@ -16,9 +16,6 @@ from crabpath_retrievers.errors import (
     EmbeddingMismatchError,
     InvalidInputError,
 )
-from crabpath_retrievers.parts.pgvector.index import PgVectorIndex, to_condition
-from crabpath_retrievers.parts.pgvector.tables import Extension, VectorType, ensure_extension
-from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 RECORDS = {
@@ -48,14 +45,14 @@ SAME_AS_CHROMA = [
 
 
 @pytest.fixture
-def graph(pgvector_url):
-    with closing(GraphStore(pgvector_url)) as store:
-        yield store
+def memory(pgvector_url):
+    with CrabPath.open(pgvector_url, vectors="pgvector", embeddings=Plain(size=16)) as opened:
+        yield opened
 
 
 @pytest.fixture
-def index(graph):
-    return PgVectorIndex(graph)
+def index(memory):
+    return memory.index
 
 
 def fill(index, records=RECORDS):
@@ -85,13 +82,14 @@ def test_several_keys_and_operators_must_all_hold(index):
 
 
 @pytest.mark.parametrize("condition", ["k = 1", 3, {"k": float("nan")}, {"k": {}}, {3: 4}])
-def test_what_is_no_condition_is_refused(condition):
+def test_what_is_no_condition_is_refused(index, condition):
+    (first, *_) = fill(index)
     with pytest.raises(InvalidInputError, match="the filter"):
-        to_condition(condition)
+        index.search(first, 1, condition)
 
 
 @pytest.mark.slow
-def test_a_filter_leaves_k_hits_also_far_from_the_query(graph, index):
+def test_a_filter_leaves_k_hits_also_far_from_the_query(memory, index):
     """The 40 rows that match are the farthest of 2,000, beyond what one scan of HNSW visits."""
     random = np.random.default_rng(0)
     points = random.normal(size=(2000, 16)).astype(np.float32)
@@ -100,7 +98,7 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(graph, index):
     rare = set(order[:40].tolist())
     names = [f"n{i}" for i in range(len(points))]
     index.upsert(names, list(points), names, [{"rare": i in rare} for i in range(len(points))])
-    with graph.connect() as connection:
+    with memory.store.connect() as connection:
         connection.exec_driver_sql("SET enable_seqscan = off")
         connection.exec_driver_sql("SET enable_sort = off")
         found = index.search(points[0], 10, {"rare": True})
@@ -111,7 +109,7 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(graph, index):
     assert len(expected.intersection(near)) > 285
 
 
-def test_collections_of_namespaces_are_rows_of_one_table(graph, index):
+def test_collections_of_namespaces_are_rows_of_one_table(memory, index):
     """Each finds its own rows alone; the table of documents has none of them."""
     point = np.eye(3, dtype=np.float32)
     ann, bob = index.beside("episodes-1"), index.beside("notes-2")
@@ -124,7 +122,7 @@ def test_collections_of_namespaces_are_rows_of_one_table(graph, index):
     assert list(ann.ids()) == [["e1", "e2"]]
     ann.drop()
     assert (ann.count(), bob.count(), index.names_beside()) == (0, 1, ["notes-2"])
-    with graph.connect() as connection:
+    with memory.store.connect() as connection:
         content = sa.text("SELECT DISTINCT content FROM crabpath_companion_vectors")
         assert connection.scalars(content).all() == [""]
 
@@ -139,15 +137,16 @@ def test_vectors_of_another_dimension_are_refused(index):
     assert index.count() == len(RECORDS)
 
 
-def test_large_vectors_are_searched_in_half_precision(index):
+def test_large_vectors_are_searched_in_half_precision(memory, index):
     """As those of text-embedding-3-large; more than HNSW takes are refused."""
     with pytest.raises(ConfigurationError, match="dimension 4001 do not fit into pgvector"):
         index.upsert(["a"], [np.eye(1, 4001, dtype=np.float32)[0]], ["a"], [{}])
     points = np.eye(3, 3072, dtype=np.float32)
     index.upsert(["a", "b", "c"], list(points), ["a", "b", "c"], [{}, {}, {}])
     assert index.search(points[1], 1) == ["b"]
-    extension = Extension("public", "0.8.1")
-    assert "halfvec(3072)" in VectorType.make(extension, 3072).distance
+    with memory.store.connect() as connection:
+        query = "SELECT indexdef FROM pg_indexes WHERE indexname = 'crabpath_vectors_hnsw'"
+        assert "halfvec(3072)" in connection.exec_driver_sql(query).scalar()
 
 
 def test_a_refused_opening_leaves_no_tables(postgres_url):
@@ -209,17 +208,23 @@ def test_two_stores_of_one_database_create_the_extension_together(pgvector):
         with CrabPath.open(fresh, vectors="pgvector") as memory:
             return memory.index.count()
 
-    with engine.connect() as connection:
+    with engine.connect() as connection, ThreadPoolExecutor(1) as pool:
         connection.exec_driver_sql("CREATE DATABASE fresh")
-        inside = sa.create_engine(fresh, poolclass=sa.NullPool)
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        with ThreadPoolExecutor(1) as pool:
-            with inside.begin() as first:
-                ensure_extension(first)
-                second = pool.submit(count)
+        others = []
+
+        def let_another_come(_connection, _cursor, statement, *_):
+            if statement.startswith("CREATE EXTENSION") and not others:
+                others.append(pool.submit(count))
                 while not connection.scalar(sa.text(waiting)):
-                    assert not second.done()
-            assert second.result() == 0
+                    assert not others[0].done()
+
+        sa.event.listen(sa.Engine, "after_cursor_execute", let_another_come)
+        try:
+            assert count() == 0
+        finally:
+            sa.event.remove(sa.Engine, "after_cursor_execute", let_another_come)
+        assert others[0].result() == 0
         connection.exec_driver_sql("DROP DATABASE fresh WITH (FORCE)")
 
 

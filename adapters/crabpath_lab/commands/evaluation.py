@@ -199,7 +199,7 @@ def evaluate_and_write(
     ``json_file`` gets all figures, ``folder`` the file ``report.md`` and its plots. A plan, data or
     place that cannot be used raises InvalidInputError.
     """
-    from crabpath_lab.evaluate import evaluate
+    from crabpath_lab.evaluation import evaluate
     from crabpath_lab.reporting.report import render_summary, write_report
 
     check_outputs(json_file, folder)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Figures = Mapping[str, Any]
-"""What :func:`crabpath_lab.evaluate.evaluate` returns."""
+"""What :func:`crabpath_lab.evaluation.evaluate` returns."""
 
 STREAM_NOTE = """\
 Each question was answered and scored, and only then did learners get feedback; the frozen twin

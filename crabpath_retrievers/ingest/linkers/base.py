@@ -7,7 +7,7 @@ embedding; optional, since search finds most of them.
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, NamedTuple, Protocol
@@ -66,9 +66,11 @@ class PairLinker(ABC):
 
     Attributes:
         kind: Kind of the edge from the first to the second node of a pair.
+        settings: Priors and limits of the edges.
     """
 
     kind: ClassVar[EdgeKind]
+    settings: LinkSettings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return the edges to add for nodes that were just published."""
@@ -87,9 +89,14 @@ class PairLinker(ABC):
                 if only ``new`` are.
         """
 
-    @abstractmethod
-    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:
-        """Return the edges that the limits permit, and those to delete."""
+    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
+        """Return the edges that the limits permit, and those to delete; by default both ways."""
+        kind = self.kind
+        edges = (
+            make_edge(self.settings, *ends, kind) for a, b in pairs.new for ends in ((a, b), (b, a))
+        )
+        lost = ((*ends, kind) for a, b in pairs.lost for ends in ((a, b), (b, a)))
+        return LinkUpdate(tuple(edges), tuple(lost))
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:  # noqa: ARG002
         """Return the nodes that may have more edges once others leave, or get other texts."""
@@ -99,13 +106,6 @@ class PairLinker(ABC):
 def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
     """Make an edge with the prior weight and floor of its kind."""
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))
-
-
-def join_both_ways(settings: LinkSettings, pairs: FoundPairs, kind: EdgeKind) -> LinkUpdate:
-    """Make the edges of each pair, there and back."""
-    edges = (make_edge(settings, *ends, kind) for a, b in pairs.new for ends in ((a, b), (b, a)))
-    lost = ((*ends, kind) for a, b in pairs.lost for ends in ((a, b), (b, a)))
-    return LinkUpdate(tuple(edges), tuple(lost))
 
 
 def join_with_way_back(
@@ -128,7 +128,11 @@ def join_with_way_back(
     lost = set(pairs.lost)
     new = {(target, source) for source, target in pairs.new}
     parted = {target for _, target in lost}
-    crowded = parted | (_find_crowded(new, most, store) if most is not None else set())
+    crowded = set(parted)
+    if most is not None:
+        more = Counter(target for target, _ in new)
+        known = store.count_mentions(sorted(more))
+        crowded |= {target for target, count in more.items() if count + known.get(target, 0) > most}
     held = store.find_sources(sorted(crowded), there.value) - {(t, s) for s, t in lost}
     added, dropped = choose_first(new, held, most, store)
     lost |= {(source, target) for target, source in dropped}
@@ -164,13 +168,6 @@ def find_full_targets(
     targets = {target for _, target in store.find_ends(leaving, kind.value)} - set(leaving)
     held = Counter(target for target, _ in store.find_sources(sorted(targets), kind.value))
     return {target for target, count in held.items() if count >= most}
-
-
-def _find_crowded(new: Collection[Pair], most: int, store: LinkQueries) -> set[int]:
-    """Targets, the first of each pair, that would have more than ``most`` edges."""
-    more = Counter(target for target, _ in new)
-    known = store.count_mentions(sorted(more))
-    return {target for target, count in more.items() if count + known.get(target, 0) > most}
 
 
 def choose_first(
@@ -216,10 +213,6 @@ class SiblingLinker(PairLinker):
             found += (pair for pair in pairs if not touched.isdisjoint(pair))
         return FoundPairs(found)
 
-    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
-        """Return edges both ways."""
-        return join_both_ways(self.settings, pairs, EdgeKind.SIBLING)
-
 
 @dataclass(frozen=True)
 class LinkLinker(PairLinker):
@@ -233,13 +226,16 @@ class LinkLinker(PairLinker):
     ) -> FoundPairs:
         """Return links from the new nodes, stored links to them, and links that are ambiguous."""
         keys = [node.key for node in new]
-        incoming = [
-            pair
-            for pair in (self._find_incoming(keys, store) if before != 0 else ())
-            if before is None or pair[0] < before
-        ]
+        incoming, doubtful = list[Pair](), set[Pair]()
+        if before != 0:
+            addresses, owners = _read_addressed(keys, store)
+            incoming = [
+                pair
+                for pair in self._find_incoming(addresses, owners, store)
+                if before is None or pair[0] < before
+            ]
+            doubtful = set(self._find_doubtful(keys, owners, store))
         pairs = dict.fromkeys((*self._find_outgoing(keys, store), *incoming))
-        doubtful = set(self._find_doubtful(keys, store)) if before != 0 else set()
         valid = self._find_outgoing(sorted({source for source, _ in doubtful}), store)
         return FoundPairs([(a, b) for a, b in pairs if a != b], doubtful - set(valid))
 
@@ -250,19 +246,18 @@ class LinkLinker(PairLinker):
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
         """Return owners of addresses that are no longer ambiguous, and targets with room."""
-        addresses = store.addresses(leaving)
-        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
+        _, owners = _read_addressed(leaving, store)
         freed = find_full_targets(leaving, self.kind, self.settings.max_back_links, store)
         for address, keys in owners.items():
             freed.update(keep_freed([keys], leaving, self._bound_owners(address)))
         return freed
 
-    def _find_doubtful(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
+    def _find_doubtful(
+        self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
+    ) -> Iterator[Pair]:
         """Yield the links of nodes, and those that new owners of an address may have parted."""
         yield from store.find_ends(keys, self.kind.value)
         yield from ((s, t) for t, s in store.find_sources(keys, self.kind.value))
-        addresses = store.addresses(keys)
-        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
         given = set(keys)
         shared = {
             address: found
@@ -284,10 +279,13 @@ class LinkLinker(PairLinker):
                     (key, owner) for owner in self._resolve_target(target, owners.get(target, ()))
                 )
 
-    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
-        """Yield pairs (node that links to it, new node)."""
-        addresses = store.addresses(keys)
-        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
+    def _find_incoming(
+        self,
+        addresses: Mapping[int, Sequence[str]],
+        owners: Mapping[str, Sequence[int]],
+        store: LinkQueries,
+    ) -> Iterator[Pair]:
+        """Yield pairs (node that links to it, new node), given the addresses of the new nodes."""
         specific = [
             address for address, found in owners.items() if self._resolve_target(address, found)
         ]
@@ -304,6 +302,15 @@ class LinkLinker(PairLinker):
         """Largest number of nodes that may share a target."""
         shared = target.startswith("metadata:")
         return self.settings.max_chunks_per_term if shared else self.settings.max_owners
+
+
+def _read_addressed(
+    keys: Sequence[int], store: LinkQueries
+) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
+    """Addresses by node, and all nodes that these lead to."""
+    addresses = store.addresses(keys)
+    found = store.find_addressed(sorted({a for own in addresses.values() for a in own}))
+    return addresses, found
 
 
 NearestNeighbours = Callable[[LinkQueries, str, int], Sequence[tuple[int, float]]]

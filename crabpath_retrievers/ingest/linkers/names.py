@@ -31,7 +31,6 @@ from crabpath_retrievers.ingest.linkers.base import (
     Pair,
     PairLinker,
     find_full_targets,
-    join_both_ways,
     join_with_way_back,
     keep_freed,
 )
@@ -51,16 +50,20 @@ class MentionLinker(PairLinker):
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
         """Return mentions by the new nodes and of them, and those by names that are ambiguous."""
-        incoming = [
-            pair
-            for pair in (self._find_mentions_of(new, store) if before != 0 else ())
-            if before is None or pair[0] < before
-        ]
+        incoming, doubtful = list[Pair](), set[Pair]()
+        if before != 0:
+            keys = [node.key for node in new]
+            names, owners = _read_owners(keys, store)
+            incoming = [
+                pair
+                for pair in self._find_mentions_of(names, owners, store)
+                if before is None or pair[0] < before
+            ]
+            doubtful = self._find_doubtful(keys, owners, store)
         found = dict.fromkeys((*self._find_mentions_by(new, store), *incoming))
         documents = {node.key: node.document for node in new}
         others = {key for pair in found for key in pair if key not in documents}
         documents |= store.documents(sorted(others))
-        doubtful = self._find_doubtful([n.key for n in new], store) if before != 0 else set()
         readers = store.nodes(sorted({reader for reader, _ in doubtful}))
         # The chunks of one document all carry its title.
         return FoundPairs(
@@ -75,18 +78,17 @@ class MentionLinker(PairLinker):
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
         """Return owners of names that are no longer ambiguous, and mentioned nodes with room."""
-        names = store.names(leaving)
-        owners = store.owners(sorted({name for found in names.values() for name in found}))
+        _, owners = _read_owners(leaving, store)
         most = min(self.settings.max_mentions, self.settings.max_back_links)
         return {
             *keep_freed(owners.values(), leaving, self.settings.max_owners),
             *find_full_targets(leaving, self.kind, most, store),
         }
 
-    def _find_doubtful(self, keys: Sequence[int], store: LinkQueries) -> set[Pair]:
+    def _find_doubtful(
+        self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
+    ) -> set[Pair]:
         """Find the mentions of nodes, and those that new owners of a name may have parted."""
-        names = store.names(keys)
-        owners = store.owners(sorted({name for found in names.values() for name in found}))
         given, most = set(keys), self.settings.max_owners
         parted = [
             [key for key in found if key not in given]
@@ -110,10 +112,13 @@ class MentionLinker(PairLinker):
                 for owner in self._resolve_owners(owners.get(name, ()), key):
                     yield key, owner
 
-    def _find_mentions_of(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[Pair]:
-        """Yield pairs (node that mentions it, new node)."""
-        names = store.names([node.key for node in new])
-        owners = store.owners(sorted({name for found in names.values() for name in found}))
+    def _find_mentions_of(
+        self,
+        names: Mapping[int, Sequence[str]],
+        owners: Mapping[str, Sequence[int]],
+        store: LinkQueries,
+    ) -> Iterator[Pair]:
+        """Yield pairs (node that mentions it, new node), given the names of the new nodes."""
         # Mentions by new nodes do not look up longer names either.
         short = [tuple(name.split()) for name in owners]
         short = [words for words in short if _count_words(words) <= self.settings.max_name_words]
@@ -175,6 +180,14 @@ class MentionLinker(PairLinker):
             begun = longer
         pairs = zip(nodes, found, strict=True)
         return [_keep_names(node.text, names, language) for node, names in pairs]
+
+
+def _read_owners(
+    keys: Sequence[int], store: LinkQueries
+) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
+    """Names by node, and all owners of these names."""
+    names = store.names(keys)
+    return names, store.owners(sorted({name for found in names.values() for name in found}))
 
 
 def _count_words(tokens: Iterable[str]) -> int:
@@ -255,11 +268,9 @@ class SharedTermLinker(PairLinker):
                 old = [k for k in keys if k not in given and (before is None or k < before)]
                 if len(old) <= self.settings.max_chunks_per_term:
                     doubtful.update(combinations(old, 2))
-        return FoundPairs(self._keep_across(pairs, store), self._find_lost(doubtful, store))
-
-    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
-        """Return edges both ways."""
-        return join_both_ways(self.settings, pairs, EdgeKind.SHARED_TERM)
+        documents = store.documents(sorted({key for pair in pairs for key in pair}))
+        across = [(a, b) for a, b in pairs if documents[a] != documents[b]]
+        return FoundPairs(across, self._find_lost(doubtful, store))
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
         """Return the holders of terms that are rare again."""
@@ -279,11 +290,6 @@ class SharedTermLinker(PairLinker):
         for count, group in by_count.items():
             most = self.settings.max_chunks_per_term + 1 + count
             yield from store.find_few_referring(sorted(group), most).values()
-
-    def _keep_across(self, pairs: Collection[Pair], store: LinkQueries) -> list[Pair]:
-        """Keep the pairs of different documents."""
-        documents = store.documents(sorted({key for pair in pairs for key in pair}))
-        return [(a, b) for a, b in pairs if documents[a] != documents[b]]
 
     def _find_lost(self, doubtful: Collection[Pair], store: LinkQueries) -> set[Pair]:
         """Find the pairs that share no term of few nodes any more."""

@@ -32,9 +32,6 @@ def calibrate_relevance(turn: Turn) -> dict[str, float]:
     probabilities are near 0, but in the right order. Their log odds are shifted by one constant
     until half of the documents are expected to be relevant, unless more are (prior correction: King
     & Zeng 2001, §4.1).
-
-    Args:
-        turn: The turn with its returned documents and their probabilities.
     """
     if not turn.returned:
         return {}
@@ -190,9 +187,7 @@ def split_voices(
 def has_proved_right(giver: str, voices: Iterable[Mapping[str, Mapping[str, float]]]) -> bool:
     """Whether a giver agrees with other named givers on enough questions, and on most.
 
-    Args:
-        giver: The giver.
-        voices: By question, the credit that named givers gave.
+    ``voices`` are, by question, the credit that named givers gave.
     """
     agreed = against = 0
     for by_giver in voices:
@@ -243,10 +238,6 @@ def compute_responsibility(record: DocumentRecord, task: str | None) -> float:
 
     0 if the document is meant for other types of task. The more successes, the less one failure
     counts (a Beta posterior moves by 1/(n + s)).
-
-    Args:
-        record: The document's record.
-        task: Type of the task of the turn.
     """
     if task and record.tasks and task not in record.tasks:
         return 0.0
@@ -259,10 +250,6 @@ def infer_fault(turn: Turn, credit: Credit) -> dict[str, float]:
     Bayes' rule for a chain that succeeds if and only if all documents that it followed are
     relevant, with the ranker's probabilities p: ``(1 - p) / (1 - Π p)``. A document followed alone
     has 1.
-
-    Args:
-        turn: The turn with its returned documents.
-        credit: Its credit.
     """
     relevance = {
         item.node: min(_MAX_RELEVANCE, item.probability)
@@ -279,10 +266,6 @@ def infer_relevance(turn: Turn, credit: Credit) -> dict[str, float]:
     Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to
     be none, and being followed raises the odds of relevance by a factor of 100. The more likely all
     of them were relevant, the more likely the failure had another cause.
-
-    Args:
-        turn: The turn with its returned documents.
-        credit: Its credit.
     """
     relevance = {
         item.node: _FOLLOWED_ODDS * p / (1.0 + (_FOLLOWED_ODDS - 1.0) * p)
@@ -311,13 +294,8 @@ def assign_hindsight_credit(
     relevant, since most failures lack a further document. A document followed alone gets its share
     of the blame. Documents without which the question succeeded before get 0. Documents that were
     not followed get negative credit, the mean of the positive one, so that other documents take
-    their place. Without a followed document the result is empty.
-
-    Args:
-        turn: The turn with its returned documents.
-        credit: Its credit.
-        fair: The same, with the blame shared out.
-        before: Credit that earlier successes of the question gave, by node id.
+    their place. Without a followed document the result is empty. ``fair`` is the credit with the
+    blame shared out; ``before`` is what earlier successes of the question gave.
     """
     relevance = infer_relevance(turn, credit)
     if not relevance:
@@ -351,10 +329,8 @@ def share_blame(credit: Credit, records: Mapping[str, DocumentRecord], turn: Tur
 def compute_reward_decay(fair: Credit) -> dict[str, float]:
     """Return the reward decay after a failure, in nats by node id; empty after a success.
 
-    Documents that were followed decay by their share of the blame.
-
-    Args:
-        fair: The credit, with the blame shared out.
+    Documents that were followed decay by their share of the blame. ``fair`` has the blame shared
+    out.
     """
     full_nats = -math.log(_MIN_FACTOR) * fair.weight
     return {node: full_nats * -value for node, value in fair.documents.items() if value < 0}

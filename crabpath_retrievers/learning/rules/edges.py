@@ -110,15 +110,7 @@ def infer_co_use(
 
     Documents with a calibrated relevance of at least 0.5 count as used, for half a count towards a
     new edge. An edge from a returned document to one that was not returned is weakened, and so is a
-    count.
-
-    Args:
-        turn: The turn with its returned documents and their probabilities.
-        credit: Its credit.
-        existing: Weights of the edges that the namespace has learned, by edge id.
-        protos: Counts by edge ``(a, b, co_used)`` with a < b.
-        settings: h and the promotion threshold.
-        habitual: Weight from which a walk considers an edge.
+    count. Arguments as for :func:`update_co_use`.
     """
     if credit.outcome <= 0 or credit.documents:
         return EdgeUpdate()
@@ -200,7 +192,15 @@ def update_inhibition(
         settings: ``inhibition_threshold``, in counts; one turn adds at most one.
     """
     deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
-    for edge, value in _list_credited(turn, credit):
+    for item in turn.returned:
+        value = credit.documents.get(item.node, 0.0) * credit.weight
+        entry = find_entry(turn, item)
+        if entry == item.node:
+            # The document is itself an entry: the best other entry gets the edge.
+            entry = find_best_seed(turn, other_than=item.node)
+        if not (value and entry):
+            continue
+        edge = (entry, item.node, _INHIBITS)
         before = counts.get(edge, 0.0)
         count = credit.weight if value < 0 else -min(before, credit.weight)
         if count:
@@ -212,18 +212,6 @@ def update_inhibition(
         if step and (edge in existing or is_promoted):
             deltas.append(LearnedDelta(*edge, step))
     return EdgeUpdate(tuple(deltas), counted)
-
-
-def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[EdgeId, float]]:
-    """Yield edges from entry nodes to blamed and successful documents; credit times weight."""
-    for item in turn.returned:
-        value = credit.documents.get(item.node, 0.0) * credit.weight
-        entry = find_entry(turn, item)
-        if entry == item.node:
-            # The document is itself an entry: the best other entry gets the edge.
-            entry = find_best_seed(turn, other_than=item.node)
-        if value and entry:
-            yield (entry, item.node, _INHIBITS), value
 
 
 def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
@@ -262,12 +250,6 @@ def update_co_retrieval(
 
     As :func:`update_co_use`, with ``passive_rate`` as h. A new edge starts at h, as in [CrabPath],
     and so asleep: it is walked once it has been strengthened up to ``TierSettings.habitual``.
-
-    Args:
-        turn: The turn with its returned documents.
-        existing: Weights of the edges that the namespace has learned, by edge id.
-        protos: Counts by edge ``(a, b, co_used)`` with a < b.
-        settings: h and the promotion threshold.
     """
     if not settings.passive_rate:
         return EdgeUpdate()
@@ -279,9 +261,7 @@ def update_co_retrieval(
 def penalise_skips(turn: Turn, penalty: float) -> Iterator[LearnedDelta]:
     """Yield the reductions of edges that a walk could have followed and did not, to 0 at most.
 
-    Args:
-        turn: The turn with the steps of its walk.
-        penalty: What each loses, at least 0; η_follow of [CrabPath], which has 0.02.
+    The penalty is η_follow of [CrabPath], which has 0.02.
     """
     for step in turn.steps if penalty else ():
         followed = {*step.chosen, *step.reflexes}
@@ -304,13 +284,8 @@ def count_turn_steps(
     """Return the counts that one credited turn adds; every returned document is a final step.
 
     A document whose use is known counts with its credit: used 1, not used or blamed 0. If only the
-    outcome is known, all documents share it, and the weight of one step.
-
-    Args:
-        turn: The turn with its returned documents.
-        credit: Its credit.
-        places: The regions of the query, whole corpus first.
-        regions: Regions of each document, by id and level.
+    outcome is known, all documents share it, and the weight of one step. ``places`` are the regions
+    of the query, whole corpus first; ``regions`` those of each document by level.
     """
     weight, success = credit.weight, to_success(credit.outcome)
     steps = count_step(places, turn.task_type, success, weight)

@@ -76,12 +76,8 @@ def assign_edge_credit(
 
     Of several documents behind one edge the best credited counts: a decision that found one useful
     document did not fail because of the others. Where none was useful, the most blamed one counts:
-    what was not judged on the way to it excuses nothing.
-
-    Args:
-        routes: Edges from a seed to a document of known credit, in order.
-        known: Credit by document.
-        decided: Edges that were followed, or would have led to a used document.
+    what was not judged on the way to it excuses nothing. Routes lead from a seed to a document of
+    known credit. Edges are ``decided`` that were followed, or would have led to a used document.
     """
     credit_by_move: dict[FollowedEdge, EdgeCredit] = {}
     for route in routes:
@@ -196,11 +192,7 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
     """Return τ ∇ log π of the first action: e_a - π, shape ``[n]``, in [-1, 1], summing to 0.
 
     The score function of a softmax policy (Sutton & Barto 2018, §13.3). It vanishes as π(a)
-    approaches 1.
-
-    Args:
-        scores: r + w of every action left, shape ``[n]``, the drawn one first.
-        temperature: τ > 0.
+    approaches 1. The scores are r + w of every action left, the drawn one first.
     """
     values = np.asarray(scores, dtype=np.float64)
     with np.errstate(over="ignore"):  # a score that underflows has probability 0

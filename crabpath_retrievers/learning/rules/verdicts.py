@@ -15,10 +15,7 @@ from crabpath_retrievers.core.feedback import Feedback
 def make_event_id(kind: EventKind, turn_id: str, key: str = "") -> str:
     """Return the feedback id of an event: the same for the same event about the same turn.
 
-    Args:
-        kind: Kind of the event.
-        turn_id: The turn.
-        key: Distinguishes events of one kind about one turn.
+    ``key`` distinguishes events of one kind about one turn.
     """
     digest = [hashlib.sha256(key.encode()).hexdigest()[:16]] if key else []
     return ":".join(["event", kind, *digest, turn_id])
@@ -83,11 +80,8 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
 
     A giver is a person by name, or the one person without a name, or whatever is no person. The
     last word of a giver counts; a person's before a teacher's, a model's and an observed event's,
-    in this order; those of two people both. The same id with other content is a change of mind.
-
-    Args:
-        given: The new verdict.
-        earlier: Those that were learned from, the latest last.
+    in this order; those of two people both. The same id with other content is a change of mind. The
+    earlier ones were learned from, the latest last.
     """
     outranked_by = repeats = completes = None
     replaces, rank = list[str](), _rank(given)

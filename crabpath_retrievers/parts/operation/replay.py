@@ -331,7 +331,7 @@ class Replay:
             return _Result(counted)
         given = Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
         with limit_waiting(self._services.settings.time_limit):
-            receipt = self._services.recorder.within(store).record(given)
+            receipt = self._services.recorder.record(given, store)
         status = "learned" if receipt.status == "applied" else receipt.status
         why = str(receipt.note) if status == "refused" else None
         return _Result(counted if why else (*counted, status), why)

@@ -10,9 +10,9 @@ from copy import copy
 from types import MappingProxyType
 from typing import Any
 
-from crabpath_retrievers.core import filters
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.filters import Group, parse_filter
+from crabpath_retrievers.core.metadata import Condition as FilterCondition
+from crabpath_retrievers.core.metadata import Group, parse_filter
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value
@@ -188,14 +188,14 @@ _JOINTS = {"$and": (" AND ", "true"), "$or": (" OR ", "false")}  # and what none
 
 
 def to_condition(given: object) -> Condition:
-    """A filter in the language of :mod:`~..core.filters` as a condition of SQL."""
+    """A filter in the language of :mod:`~...core.metadata` as a condition of SQL."""
     if not isinstance(given, Mapping) or not given:
         msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {format_value(given)}"
         raise InvalidInputError(msg)
     return _translate(parse_filter(given, "pgvector"))
 
 
-def _translate(condition: filters.Condition) -> Condition:
+def _translate(condition: FilterCondition) -> Condition:
     if isinstance(condition, Group):
         parts = [_translate(part) for part in condition.parts]
         values = tuple(value for part in parts for value in part.values)

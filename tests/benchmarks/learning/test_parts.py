@@ -11,7 +11,7 @@ from benchmarks.learning.endurance import fit_slopes, run_endurance
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import LearningPlan
 from benchmarks.learning.study import measure_learning
-from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
+from crabpath_lab.streams import FeedbackSimulator
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings
 

@@ -21,10 +21,7 @@ from benchmarks.learning.region_ablation import (
     run_region_ablation,
 )
 from crabpath_lab.learning_rules import RULES, use_rules
-from crabpath_lab.streams.simulated_feedback import (
-    FeedbackSimulator,
-    SimulatedFeedback,
-)
+from crabpath_lab.streams import FeedbackSimulator, SimulatedFeedback
 from crabpath_retrievers import Feedback, InvalidInputError, Settings
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from benchmarks.prior.conditional_logit import (
     rank_evidence,
 )
 from benchmarks.prior.fit_files import draw_corpus, fit_files
-from crabpath_lab.datasets import Dataset
+from crabpath_lab import Dataset
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.core.records import Candidate, NodeHead, Tier, WalkEdge
 from crabpath_retrievers.core.text import QueryInformation

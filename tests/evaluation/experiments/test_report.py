@@ -6,17 +6,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_lab.experiments import report as reporting
-from crabpath_lab.experiments.experiment import Experiment, SeedResult
-from crabpath_lab.experiments.judging import (
+from crabpath_lab.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    SeedResult,
     compare_mean,
     compare_share,
     conclude,
     mean_interval,
     require_always,
+    run_experiment,
+    select_experiments,
 )
-from crabpath_lab.experiments.registry import EXPERIMENTS, select_experiments
-from crabpath_lab.experiments.run import run_experiment
+from crabpath_lab.experiments import report as reporting
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError
 

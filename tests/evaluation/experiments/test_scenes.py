@@ -7,8 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from crabpath_lab.experiments.experiment import VerdictWord
-from crabpath_lab.experiments.registry import EXPERIMENTS
+from crabpath_lab.experiments import EXPERIMENTS, VerdictWord
 
 pytestmark = pytest.mark.slow
 
