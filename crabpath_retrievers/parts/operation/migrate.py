@@ -12,7 +12,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.transfer.dump import open_dump
 from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import parse_url
+from crabpath_retrievers.storage.database import parse_url
 from crabpath_retrievers.vectors.opening import place_of, require_existing
 
 

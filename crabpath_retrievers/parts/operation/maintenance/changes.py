@@ -14,7 +14,7 @@ from crabpath_retrievers.parts.operation.maintenance.queries import (
     find_old_episodes,
 )
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import TABLES, list_orphans
+from crabpath_retrievers.storage.schema import TABLES, list_orphans
 from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
 from crabpath_retrievers.storage.write.journal import (
     RowChange,

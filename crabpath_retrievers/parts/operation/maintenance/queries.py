@@ -7,13 +7,14 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Vector
-from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.schema import (
+    TABLES,
     edges,
     episodes,
     feedback,
     feedback_effects,
     journal,
+    list_orphans,
     namespaces,
     nodes,
     notes,

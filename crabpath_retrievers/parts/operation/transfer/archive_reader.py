@@ -24,9 +24,9 @@ from crabpath_retrievers.parts.operation.transfer.archive_rows import (
     require_namespace,
 )
 from crabpath_retrievers.parts.operation.transfer.fill import Block
-from crabpath_retrievers.storage.registry import EXPORTED
+from crabpath_retrievers.storage.schema import EXPORTED
 from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
-from crabpath_retrievers.storage.write.rows import Row
+from crabpath_retrievers.storage.write.journal import Row
 
 FORMAT = "crabpath-archive"
 VERSION = 1

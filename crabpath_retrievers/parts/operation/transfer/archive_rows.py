@@ -30,7 +30,7 @@ from crabpath_retrievers.rerank.learned import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
+from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6

@@ -10,9 +10,9 @@ from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.parts.operation.transfer.fill import Block
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_META, TABLES, find_own_rows
+from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, TABLES, find_own_rows
 from crabpath_retrievers.storage.sql_tools import select_in
-from crabpath_retrievers.storage.write.rows import Row
+from crabpath_retrievers.storage.write.journal import Row
 
 _AT_ONCE = 1000  # rows in memory
 

@@ -17,7 +17,12 @@ from crabpath_retrievers.parts.operation.transfer.archive_reader import (
 )
 from crabpath_retrievers.parts.operation.transfer.dump import Dump, TableRows, open_dump
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.write.rows import NodeCollector, Row, encode_rows, translate_rows
+from crabpath_retrievers.storage.write.journal import (
+    NodeCollector,
+    Row,
+    encode_rows,
+    translate_rows,
+)
 
 ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""

@@ -20,11 +20,9 @@ from crabpath_retrievers.core.text import (
 )
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import NODE_COLUMNS, TABLES
-from crabpath_retrievers.storage.retired import replace_node_ids
-from crabpath_retrievers.storage.write.journal import write_journal
+from crabpath_retrievers.storage.schema import NODE_COLUMNS, TABLES
+from crabpath_retrievers.storage.write.journal import Row, insert_rows, translate_row, write_journal
 from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex, renew_words
-from crabpath_retrievers.storage.write.rows import Row, insert_rows, translate_row
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 _AT_ONCE = 500  # texts that are tokenised at once
@@ -305,3 +303,25 @@ _ID_COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "turns": {"id": ("turns",)},
     "consumed_turns": {"turn": ("turns",)},
 }
+
+
+# Fields of a turn record with the id of a node, and with several.
+_NODE_FIELDS = frozenset({"node", "source", "target"})
+_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen", "learned"})
+
+
+def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
+    """A turn record, or a part of it, with other ids of nodes."""
+    if isinstance(value, list):
+        return [replace_node_ids(item, notes) for item in value]
+    if not isinstance(value, dict):
+        return value
+    new: dict[str, Any] = {}
+    for name, item in value.items():
+        if name in _NODE_FIELDS and isinstance(item, str):
+            new[name] = notes.get(item, item)
+        elif name in _NODE_LIST_FIELDS and item is not None:
+            new[name] = [notes.get(node, node) for node in item]
+        else:
+            new[name] = replace_node_ids(item, notes)
+    return new

@@ -8,8 +8,8 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.operation.transfer.archive_reader import DOCUMENTS, Archive
 from crabpath_retrievers.parts.operation.transfer.fill import Block, ImportResult, import_namespace
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.registry import OWNER_COLUMNS
-from crabpath_retrievers.storage.write.namespaces import forget_namespace
+from crabpath_retrievers.storage.schema import OWNER_COLUMNS
+from crabpath_retrievers.storage.write.history import forget_namespace
 from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder

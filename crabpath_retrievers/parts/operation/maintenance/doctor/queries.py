@@ -6,8 +6,16 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.read.notes import IS_SEARCHED
-from crabpath_retrievers.storage.registry import TABLES, list_orphans
-from crabpath_retrievers.storage.schema import contents, edges, feedback, namespaces, nodes, staging
+from crabpath_retrievers.storage.schema import (
+    TABLES,
+    contents,
+    edges,
+    feedback,
+    list_orphans,
+    namespaces,
+    nodes,
+    staging,
+)
 from crabpath_retrievers.storage.sql_tools import Queries
 
 _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}

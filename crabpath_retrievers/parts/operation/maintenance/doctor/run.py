@@ -27,7 +27,7 @@ from crabpath_retrievers.parts.operation.maintenance.doctor.vector_checks import
     check_files,
     check_lock,
 )
-from crabpath_retrievers.storage.engine import parse_url
+from crabpath_retrievers.storage.database import parse_url
 from crabpath_retrievers.storage.store import ReadOnlyStore, find_database_file
 from crabpath_retrievers.vectors.opening import (
     PGVECTOR,
