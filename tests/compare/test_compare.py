@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from crabpath_lab.compare.answers import ask_all
 from crabpath_lab.compare.judgements import Judgements, measure
 from crabpath_lab.compare.page import Page, serve_page
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
 from tests.stubs.word_sums import WordSums
 
@@ -53,6 +54,15 @@ def make_broken():
     return fail
 
 
+def find_badge(question):
+    return make_function()(question)
+
+
+def make_filtered():
+    """A retriever with a number and a filter of its own, over the store of this folder."""
+    return fill_chroma("docs").as_retriever(search_kwargs={"k": 1, "filter": {"kind": "work"}})
+
+
 class LlamaLike:
     """Has what a retriever of LlamaIndex has."""
 
@@ -75,7 +85,12 @@ def folder(tmp_path, monkeypatch):
     """A folder with a Chroma store and a file of questions."""
     monkeypatch.chdir(tmp_path)
     store = fill_chroma("docs")
-    store.add_documents([Document(text, id=name) for name, text in TEXTS.items()])
+    store.add_documents(
+        [
+            Document(text, id=name, metadata={"kind": "food" if "Boil" in text else "work"})
+            for name, text in TEXTS.items()
+        ]
+    )
     lines = [QUESTIONS[0], "", f"  {QUESTIONS[0]} ", *QUESTIONS[1:], "   "]
     (tmp_path / "questions.txt").write_text("\ufeff" + "\r\n".join(lines), encoding="utf-8")
     return tmp_path
@@ -133,7 +148,7 @@ def test_a_person_judges_in_the_terminal_and_goes_on_later(folder):
 
 def test_labels_become_a_data_set_and_feedback(folder):
     found = read(*OWN, "--terminal", "--k", 2, "--export", "labels", answers="1\n1\n0\n")
-    assert (found["exported"], found["figures"]["unanswered"]) == (2, 1)
+    assert (found["exported"], found["figures"]["marked"]) == (2, 2)
     run_eval = ["eval", "beir", "--data", "labels", "--k", "1", "--methods", "lexical", "--json"]
     result = CliRunner().invoke(app, [*run_eval, "figures.json"])
     assert result.exit_code == 0, result.stderr
@@ -145,7 +160,7 @@ def test_labels_become_a_data_set_and_feedback(folder):
 def test_any_retriever_is_compared_with_a_memory(folder):
     added = CliRunner().invoke(app, ["add", "questions.txt", "--store", "memory", "--json"])
     assert added.exit_code == 0, added.stderr
-    for name in ("make_function", "LlamaLike"):
+    for name in ("make_function", "find_badge", "LlamaLike"):
         found = read("--with", f"{__name__}:{name}", "--memory", "memory", "--report")
         assert found["differences"]["only_present"] > 0
     alone = read("--memory", "memory", "--report")
@@ -159,7 +174,7 @@ def test_any_retriever_is_compared_with_a_memory(folder):
         ((*STORE, *OWN), "--store or --with, not both"),
         (("--store", "nowhere"), "no Chroma store at nowhere"),
         ((*STORE, "--collection", "other"), "one of: docs"),
-        (("--store", "chroma"), "filled with another embedder"),
+        (("--store", "chroma"), "are not those of its texts"),
         (("--with", f"{__name__}:make_function"), "give --memory ./memory"),
         (("--with", f"{__name__}:nothing"), "cannot be loaded"),
         (("--with", "nothing"), "module:attribute"),
@@ -173,6 +188,22 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(folder, given, why):
     assert why in refuse(*given)
     assert not (folder / "compare-judgements.jsonl").exists()
     assert not (folder / "nowhere").exists()
+
+
+def test_notes_of_a_memory_are_no_documents_of_an_answer(folder):
+    with CrabPath.open("memory", embeddings=WORDS) as memory:
+        memory.add_documents([Document(text, id=name) for name, text in TEXTS.items()])
+        memory.teach("Ask Ann.", query=QUESTIONS[0])
+        assert "Ask Ann." in [d.node.content for d in memory.retrieve(QUESTIONS[0]).documents]
+    found = read("--memory", "memory", "--embeddings", f"{__name__}:WORDS", "--report")
+    assert found["differences"]["in_both"] + found["differences"]["only_memory"] == 12
+    assert "never" not in " ".join(found["notes"])
+
+
+def test_a_retriever_keeps_its_filter_and_both_give_as_many(folder):
+    found = read("--with", f"{__name__}:make_filtered", "--report", "--k", 3)
+    assert found["differences"]["only_memory"] == 0  # the memory minds the filter
+    assert found["differences"]["in_both"] == 9  # of three documents with the filter
 
 
 def test_a_store_that_fails_is_named_with_the_question(folder):
@@ -220,6 +251,8 @@ def test_a_damaged_file_of_judgements_is_refused_and_a_torn_line_is_not(folder):
     kept = folder / "compare-judgements.jsonl"
     kept.write_text('{"question": "q", "finished": true}\n{"quest', encoding="utf-8")
     assert read(*OWN, "--report")["figures"]["judged"] == 0
+    read(*OWN, "--terminal", "--k", 1, answers="1\nq\n")
+    assert read(*OWN, "--report", "--k", 1)["figures"]["judged"] == 1
     kept.write_text('nonsense\n{"question": "q", "finished": true}\n', encoding="utf-8")
     assert "is no judgement" in refuse(*OWN)
 
@@ -235,8 +268,8 @@ def ask(present, memory, k=2):
 
 def judge(kept, question, *right):
     for item in question.pool:
-        kept.add(question.text, key=item.key, answers=item.document.id in right)
-    kept.add(question.text, finished=True)
+        kept.label(question, item.key, answers=item.document.id in right)
+    kept.finish(question)
 
 
 def test_figures_are_those_of_the_judged_pool(tmp_path):
@@ -259,12 +292,41 @@ def test_the_better_list_is_a_judgement_of_its_own(tmp_path):
     asked = ask({n: ["deploy"] for n in names}, {n: ["pasta"] for n in names})
     kept = Judgements(tmp_path / "kept.jsonl")
     for number, question in enumerate(asked):
-        kept.add(question.text, better="present" if number == 0 else "memory")
-        kept.add(question.text, finished=True)
+        kept.prefer(question, "present" if number == 0 else "memory")
+        kept.finish(question)
     found = measure(asked, Judgements(tmp_path / "kept.jsonl"))
     assert (found.wins, found.losses, found.ndcg) == (11, 1, None)
-    assert found.more == 0
-    assert "decided" in found.describe()
+    assert (found.more, found.p) == (0, 0.0063)
+    assert "That is decided" in found.describe()
+    # Beside marks it counts as well.
+    judge(kept, asked[0], "pasta")
+    found = measure(asked, kept)
+    assert (found.judged, found.wins, found.losses, found.marked) == (12, 11, 1, 1)
+
+
+def test_a_few_questions_decide_nothing(tmp_path):
+    names = [str(n) for n in range(5)]
+    asked = ask({n: ["deploy"] for n in names}, {n: ["pasta"] for n in names})
+    kept = Judgements(tmp_path / "kept.jsonl")
+    for question in asked:
+        judge(kept, question, "pasta")
+    found = measure(asked, kept)
+    assert (found.wins, found.more, found.interval) == (5, 1, None)
+
+
+def test_what_changed_since_is_judged_again(tmp_path):
+    """New documents of a pool are not taken for wrong, nor a preference for that of other lists."""
+    kept = Judgements(tmp_path / "kept.jsonl")
+    before = ask({"a": ["deploy"], "b": ["deploy"]}, {"a": ["pasta"], "b": ["pasta"]})
+    judge(kept, before[0], "pasta")
+    kept.prefer(before[1], "memory")
+    kept.finish(before[1])
+    assert measure(before, kept).judged == 2
+    after = ask({"a": ["deploy"], "b": ["pasta"]}, {"a": ["pasta", "rice"], "b": ["deploy"]})
+    assert (measure(after, kept).judged, kept.count_reopened(after)) == (0, 2)
+    assert measure(before, kept).judged == 2  # nothing was lost
+    judge(kept, after[0], "rice")
+    assert (measure(after, kept).judged, kept.count_reopened(after)) == (1, 1)
 
 
 def test_it_says_how_many_more_judgements_would_decide(tmp_path):
@@ -275,8 +337,8 @@ def test_it_says_how_many_more_judgements_would_decide(tmp_path):
         judge(kept, question, "rice" if number < 6 else "deploy")
     found = measure(asked, kept)
     assert found.interval[0] < 0 < found.interval[1]
-    assert found.more > 10
-    assert f"some {found.more:,} more judgements would" in found.describe()
+    assert found.more == 87  # of 97, 58 wins and 39 losses
+    assert "some 87 more judgements like these would decide" in found.describe()
 
 
 @pytest.fixture
@@ -312,7 +374,7 @@ def test_a_person_judges_by_keyboard_alone(served, size):
         first = asked[0].pool[0]
         page.keyboard.press("1")
         expect(page.locator("#pool li").first).to_have_attribute("aria-checked", "true")
-        assert Judgements(path).get(QUESTIONS[0]).labels == {first.key: True}  # at once
+        assert Judgements(path).get(asked[0]).labels == {first.key: True}  # at once
         page.keyboard.press("1")
         expect(page.locator("#pool li").first).to_have_attribute("aria-checked", "false")
         page.keyboard.press("1")
@@ -321,6 +383,12 @@ def test_a_person_judges_by_keyboard_alone(served, size):
         page.reload()  # nothing is lost
         expect(page.locator("#place")).to_have_text("Question 2 of 3, 1 done")
         page.keyboard.press("l")
+        expect(page.get_by_role("heading", name="List A")).to_be_visible()
+        page.keyboard.down("Enter")  # held down it is pressed once
+        page.keyboard.down("Enter")
+        expect(page.locator("#place")).to_have_text("Question 3 of 3, 2 done")
+        page.keyboard.up("Enter")
+        page.keyboard.press("ArrowLeft")
         expect(page.get_by_role("heading", name="List A")).to_be_visible()
         page.keyboard.press("b")
         expect(page.get_by_role("button", name="B is better (b)")).to_have_attribute(
@@ -332,12 +400,12 @@ def test_a_person_judges_by_keyboard_alone(served, size):
         page.keyboard.press("Enter")
         expect(page.locator("#task")).to_contain_text("All questions are judged")
         page.keyboard.press("ArrowLeft")
-        expect(page.locator("#place")).to_have_text("Question 2 of 3, 3 done")
+        expect(page.locator("#place")).to_have_text("Question 2 of 3, 3 done")  # not blind now
         expect(page.get_by_role("heading", name=f"B: {_show(asked[1].sides[1])}")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         browser.close()
     assert errors == []
-    assert Judgements(path).get(QUESTIONS[1]).better == asked[1].sides[1]
+    assert Judgements(path).get(asked[1]).better == asked[1].sides[1]
     assert measure(asked, Judgements(path)).judged == 3
 
 

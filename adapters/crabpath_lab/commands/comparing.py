@@ -2,19 +2,27 @@
 
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, ask_all, read_questions
 from crabpath_lab.compare.judgements import Judgements, export_judgements, measure
 from crabpath_lab.compare.page import Page, serve_page
 from crabpath_lab.compare.systems import Place, open_systems
 from crabpath_lab.compare.terminal import judge_in_terminal
-from crabpath_retrievers.cli.commands import EmbedderName, Output, catch_signals, errors, make_table
+from crabpath_retrievers.cli.commands import (
+    EmbedderName,
+    Output,
+    catch_signals,
+    dim,
+    errors,
+    make_table,
+)
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -74,21 +82,27 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     place = Place(chroma, collection, present, memory, embeddings, most)
     with open_systems(place) as systems:
         asked = list(ask_all(texts, systems.searches, k))
+        notes = [*systems.notes, *_list_doubts(asked, kept, len(texts), k)]
         corpus = list(systems.list_corpus()) if export is not None else []
     if terminal:
         judge_in_terminal(asked, kept, _read_line, _show)
     elif not report:
-        _judge_on_page(asked, kept, systems.notes, port)
+        _judge_on_page(asked, kept, notes, port)
     exported = None if export is None else export_judgements(export, asked, kept, corpus)
     figures = measure(asked, kept)
     differences = describe_differences(asked)
-    lines: list[Any] = [*systems.notes, _draw_table(differences), figures.describe()]
+    examples = [
+        line
+        for question in differences["most_different"]
+        for line in _show_difference(question, asked)
+    ]
+    lines: list[Any] = [*notes, _draw_table(differences), *examples, figures.describe()]
     if exported is not None:
         lines.append(f"{exported} questions with their labels are in {export}.")
     data = {
         "questions": len(asked),
         "k": k,
-        "notes": list(systems.notes),
+        "notes": notes,
         "differences": differences,
         "figures": figures._asdict(),
         "judgements": str(judgements),
@@ -123,6 +137,45 @@ def _judge_on_page(
             server.daemon_threads = True
             while not stopped.is_set():
                 server.handle_request()
+
+
+def _list_doubts(
+    asked: Sequence[AskedQuestion], kept: Judgements, given: int, k: int
+) -> Iterator[str]:
+    """Sentences on what makes the figures less than they seem."""
+    if failed := given - len(asked):
+        yield f"{failed} of {given} questions could not be asked: a retriever failed, see above."
+    if asked and not any({*q.answers["present"]} & {*q.answers["memory"]} for q in asked):
+        yield (
+            "The two answers never share a document: are both over the same texts? Documents that "
+            "one of them changes show which it is."
+        )
+    short = sum(len(question.answers["present"]) < k for question in asked)
+    if short:
+        yield (
+            f"The present retriever returned fewer than {k} different texts for {short} of "
+            f"{len(asked)} questions: equal texts count once."
+        )
+    if reopened := kept.count_reopened(asked):
+        yield (
+            f"The answers to {reopened} judged questions have changed since: they count again when "
+            "you have seen what is new."
+        )
+
+
+def _show_difference(text: str, asked: Sequence[AskedQuestion]) -> Iterator[str]:
+    """A question, and the documents that only one of both found."""
+    question = next(question for question in asked if question.text == text)
+    yield escape(to_printable(f"\n{text}"))
+    for system in SYSTEMS:
+        other = question.answers[SYSTEMS[system == SYSTEMS[0]]]
+        only = [
+            i for i in question.pool if i.key in question.answers[system] and i.key not in other
+        ]
+        for item in only:
+            data = item.document.metadata
+            name = data.get("title") or data.get("source") or item.document.page_content
+            yield dim(f"  only {system}: {to_printable(' '.join(str(name).split()))[:80]}")
 
 
 def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:

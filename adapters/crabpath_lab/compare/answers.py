@@ -1,6 +1,8 @@
 """The two answers to each question, and the pool of documents that a person judges."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +13,8 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.text import clean_text
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
+
+_log = logging.getLogger(__name__)
 
 SYSTEMS = ("present", "memory")
 """The retriever that is there, and the memory that may replace it."""
@@ -103,47 +107,75 @@ def ask_all(
         searches: A search by the name of its system.
         k: Most documents of one answer, from 1 to ``MOST_SHOWN``.
 
+    Questions at which a search fails are left out, with a warning.
+
     Raises:
-        ServiceError: A search fails; the message names the system and the question.
+        InvalidInputError: ``k`` is out of range, or a search returns no documents.
+        ServiceError: A search failed at every question; the message names the system.
     """
     if not 1 <= k <= MOST_SHOWN:
         msg = f"k must be from 1 to {MOST_SHOWN}, not {k}: a person reads both answers"
         raise InvalidInputError(msg)
+    failure: ServiceError | None = None
+    answered = 0
     for place, text in enumerate(questions):
         if place == 0:
-            for name, search in searches.items():
-                _search(name, search, text, k)
-        answers: dict[str, tuple[str, ...]] = {}
-        pool: dict[str, Pooled] = {}
-        spent: dict[str, float] = {}
-        for name in searches if place % 2 else reversed([*searches]):
-            started = perf_counter()
-            found = _search(name, searches[name], text, k)
-            spent[name] = (perf_counter() - started) * 1_000
-            named = {_make_key(document): document for document in found}
-            answers[name] = tuple(named)
-            for key, document in named.items():
-                pool.setdefault(key, Pooled(key, document))
-        shuffled = sorted(pool)  # by a hash of the text: it tells nothing of system and place
-        yield AskedQuestion(text, answers, tuple(pool[key] for key in shuffled), spent)
+            for search in searches.values():
+                with suppress(Exception):  # it is asked again, and fails again
+                    search(text, k)
+        order = [*searches] if place % 2 else [*reversed([*searches])]
+        try:
+            found = _ask(text, {name: searches[name] for name in order}, k)
+        except ServiceError as error:
+            failure = failure or error
+            _log.warning("%s", error)
+        else:
+            answered += 1
+            yield found
+    if failure is not None and not answered:
+        raise failure
+
+
+def _ask(text: str, searches: Mapping[str, Search], k: int) -> AskedQuestion:
+    answers: dict[str, tuple[str, ...]] = {}
+    pool: dict[str, Pooled] = {}
+    spent: dict[str, float] = {}
+    for name, search in searches.items():
+        started = perf_counter()
+        found = _search(name, search, text, k)
+        spent[name] = (perf_counter() - started) * 1_000
+        named = {make_key(document): document for document in found}
+        answers[name] = tuple(named)
+        for key, document in named.items():
+            pool.setdefault(key, Pooled(key, document))
+    # By hashes of their texts: the order tells nothing of system and place.
+    return AskedQuestion(text, answers, tuple(pool[key] for key in sorted(pool)), spent)
 
 
 def _search(name: str, search: Search, text: str, k: int) -> list[Document]:
+    """At most k documents with a text; those without one are no answer to anybody."""
     try:
-        found = list(search(text, k))[:k]
+        given = search(text, k)
     except CrabPathError:
         raise
     except Exception as error:
         msg = f"the {name} retriever failed at {text!r}: {error or type(error).__name__}"
         raise ServiceError(msg) from error
-    for document in found:
+    if not isinstance(given, Iterable):
+        msg = f"the {name} retriever returned {type(given).__name__}, not a list of documents"
+        raise InvalidInputError(msg)
+    found = []
+    for document in given:
         if not isinstance(document, Document):
             msg = f"the {name} retriever returned a {type(document).__name__}, not a Document"
             raise InvalidInputError(msg)
-    return found
+        if document.page_content.strip():
+            found.append(document)
+    return found[:k]
 
 
-def _make_key(document: Document) -> str:
+def make_key(document: Document) -> str:
+    """Key of a document: equal texts have equal keys."""
     return sha256(" ".join(document.page_content.split()).encode(errors="replace")).hexdigest()[:16]
 
 

@@ -4,14 +4,14 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
-from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion
+from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, make_key
 from crabpath_lab.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -19,7 +19,9 @@ BETTER = (*SYSTEMS, "neither")
 """Words for the better of two lists."""
 
 _ORDER = ("memory", "present", "neither")
+_DECIDED = 0.05
 _FEWEST = 5  # judged questions from which the number of missing ones is estimated
+_FEWEST_DIFFERENT = 6  # wins without a loss that the sign test takes for decided
 _MOST_MORE = 10_000
 _NORMAL = float(norm.ppf(0.975))
 
@@ -29,18 +31,22 @@ class QuestionJudgement:
     """Judgement of one question by a person.
 
     Attributes:
-        labels: Whether a document answers, by its key; others of a finished question do not.
+        labels: Whether a document answers, by its key.
         better: The better list, if the person compared lists.
         finished: Whether the person is done with the question.
+        seen: Keys of the pool that was shown when the person was done.
+        compared: Keys of both lists when the person compared them, by system.
     """
 
     labels: dict[str, bool] = field(default_factory=dict)
     better: str | None = None
     finished: bool = False
+    seen: frozenset[str] = frozenset()
+    compared: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Judgements:
-    """The judgements of a file. Each is durable before :meth:`add` returns."""
+    """The judgements of a file. Each is durable before it is used."""
 
     def __init__(self, path: Path) -> None:
         """Read a file, which is made by the first judgement; it is readable by its owner only.
@@ -49,23 +55,59 @@ class Judgements:
             InvalidInputError: The file cannot be read, or is no file of judgements.
         """
         self.path = path
-        self.by_question: dict[str, QuestionJudgement] = {}
+        self._by_question: dict[str, QuestionJudgement] = {}
+        self._torn: tuple[int, int] | None = None  # ends of the last whole line and of the file
         for line in self._read_lines():
             self._take(line)
 
-    def add(self, question: str, **said: Any) -> None:
-        """Keep a judgement: ``key`` with ``answers``, or ``better``, or ``finished``.
+    def label(self, question: AskedQuestion, key: str, *, answers: bool) -> None:
+        """Keep whether a document of the pool answers."""
+        self._add({"question": question.text, "key": key, "answers": answers})
+
+    def prefer(self, question: AskedQuestion, better: str) -> None:
+        """Keep which list is better, a word of ``BETTER``."""
+        lists = {system: list(keys) for system, keys in question.answers.items()}
+        self._add({"question": question.text, "better": better, "lists": lists})
+
+    def finish(self, question: AskedQuestion, *, finished: bool = True) -> None:
+        """Keep that the person is done with a question, or is not."""
+        seen = [item.key for item in question.pool]
+        self._add({"question": question.text, "finished": finished, "pool": seen})
+
+    def get(self, question: AskedQuestion) -> QuestionJudgement:
+        """Judgement of a question as far as it is about these answers.
+
+        A question whose pool has new documents is not finished, and a preference between other
+        lists is none.
+        """
+        said = self._by_question.get(question.text, QuestionJudgement())
+        known = said.seen | said.labels.keys()
+        lists = {system: list(keys) for system, keys in question.answers.items()}
+        better = said.better if said.compared == lists else None
+        is_left = better is None and said.better is not None and not any(said.labels.values())
+        finished = said.finished and not is_left and known.issuperset(i.key for i in question.pool)
+        return replace(said, better=better, finished=finished)
+
+    def count_reopened(self, questions: Iterable[AskedQuestion]) -> int:
+        """Number of questions that were finished with other answers."""
+        return sum(
+            not self.get(question).finished
+            for question in questions
+            if self._by_question.get(question.text, QuestionJudgement()).finished
+        )
+
+    def _add(self, line: dict[str, Any]) -> None:
+        """Write a line.
 
         Raises:
-            InvalidInputError: The file cannot be written, or ``better`` is no system.
+            InvalidInputError: The file cannot be written.
         """
-        line = {"question": question, **said}
-        if said.get("better") not in (None, *BETTER):
-            msg = f"better must be one of {', '.join(BETTER)}, not {said['better']!r}"
-            raise InvalidInputError(msg)
         try:
-            with open(self.path, "a", encoding="utf-8", opener=_open_private) as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            with open(self.path, "ab", opener=_open_private) as file:
+                if self._torn is not None and file.tell() == self._torn[1]:
+                    file.truncate(self._torn[0])
+                self._torn = None
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -73,39 +115,38 @@ class Judgements:
             raise InvalidInputError(msg) from error
         self._take(line)
 
-    def get(self, question: str) -> QuestionJudgement:
-        """Judgement of a question so far."""
-        return self.by_question.get(question, QuestionJudgement())
-
     def _read_lines(self) -> Iterator[dict[str, Any]]:
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            *lines, torn = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return
-        except (OSError, UnicodeDecodeError) as error:
-            msg = f"{self.path} cannot be read as judgements ({error}): give another --judgements"
+        except OSError as error:
+            msg = f"{self.path} cannot be read ({error.strerror}): give another --judgements"
             raise InvalidInputError(msg) from error
+        if torn and not lines and not torn.startswith(b"{"):
+            lines = [torn]
+        elif torn:  # a process was killed while it wrote
+            whole = sum(len(line) + 1 for line in lines)
+            self._torn = whole, whole + len(torn)
         for number, line in enumerate(lines, 1):
             try:
                 found = json.loads(line)
-            except ValueError as error:
-                if number == len(lines):
-                    return  # the process was killed while it wrote
-                msg = f"{self.path}:{number} is no judgement: give another --judgements"
-                raise InvalidInputError(msg) from error
+            except ValueError:
+                found = None
             if not isinstance(found, dict) or not isinstance(found.get("question"), str):
                 msg = f"{self.path}:{number} is no judgement: give another --judgements"
                 raise InvalidInputError(msg)
             yield found
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        told = self.by_question.setdefault(line["question"], QuestionJudgement())
+        told = self._by_question.setdefault(line["question"], QuestionJudgement())
         if isinstance(line.get("key"), str):
             told.labels[line["key"]] = bool(line.get("answers"))
-        if "better" in line:
-            told.better = line["better"] if line["better"] in BETTER else None
+        if line.get("better") in BETTER:
+            told.better, told.compared = line["better"], dict(line.get("lists") or {})
         if "finished" in line:
             told.finished = bool(line["finished"])
+            told.seen |= frozenset(line.get("pool") or ())
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -116,34 +157,32 @@ class QuestionScore(NamedTuple):
     """Measures of a judged question, by system.
 
     Attributes:
-        ndcg: Normalised discounted cumulative gain of binary labels (Järvelin and Kekäläinen 2002);
-            None if the person only compared the lists.
-        recall: Share of the documents of the pool that answer; None if none does.
         better: The better system, by the person's word, else by nDCG; "neither" for a tie.
+        ndcg: Normalised discounted cumulative gain of binary labels (Järvelin and Kekäläinen 2002);
+            None if no document of the pool is marked.
+        recall: Share of the marked documents that were found; None without one.
     """
 
-    ndcg: Mapping[str, float] | None
-    recall: Mapping[str, float] | None
     better: str
+    ndcg: Mapping[str, float] | None = None
+    recall: Mapping[str, float] | None = None
 
 
 def score_question(question: AskedQuestion, judgement: QuestionJudgement) -> QuestionScore:
     """Score both answers against the labels of their pool."""
-    if judgement.better is not None and not judgement.labels:
-        return QuestionScore(None, None, judgement.better)
     right = {item.key for item in question.pool if judgement.labels.get(item.key)}
+    if not right:
+        return QuestionScore(judgement.better or "neither")
     gains = {
         system: [float(key in right) for key in keys] for system, keys in question.answers.items()
     }
-    most = max((len(keys) for keys in question.answers.values()), default=0)
+    most = max(len(keys) for keys in question.answers.values())
     ideal = _discount([1.0] * min(len(right), most))
-    ndcg = {system: _discount(row) / ideal if right else 0.0 for system, row in gains.items()}
-    recall = {system: sum(row) / len(right) for system, row in gains.items()} if right else None
-    better = judgement.better
-    if better is None:
-        ahead = ndcg["memory"] - ndcg["present"]
-        better = "memory" if ahead > 0 else "present" if ahead < 0 else "neither"
-    return QuestionScore(ndcg, recall, better)
+    ndcg = {system: _discount(row) / ideal for system, row in gains.items()}
+    recall = {system: sum(row) / len(right) for system, row in gains.items()}
+    ahead = ndcg["memory"] - ndcg["present"]
+    word = "memory" if ahead > 0 else "present" if ahead < 0 else "neither"
+    return QuestionScore(judgement.better or word, ndcg, recall)
 
 
 def _discount(gains: Sequence[float]) -> float:
@@ -155,52 +194,56 @@ class Figures(NamedTuple):
 
     Attributes:
         judged: Number of judged questions.
-        unanswered: Those with labels of which no document of the pool answers.
         wins: Questions at which the memory is better.
         ties: Questions at which neither is.
         losses: Questions at which the present retriever is better.
-        recall: Mean recall over the pool by system; None before a question with an answer.
-        ndcg: Mean nDCG by system; None before a question with labels.
-        difference: Mean difference of nDCG; without labels, share of wins less share of losses.
+        p: Two-sided p of wins and losses by the exact sign test; 1 without any.
+        more: Estimated number of further judged questions after which p is below .05, if they go
+            on as those did; 0 if it is; None if that cannot be said, or is above 10,000.
+        marked: Judged questions with a marked document, over which the following are.
+        recall: Mean recall over the pool by system.
+        ndcg: Mean nDCG by system.
+        difference: Mean difference of nDCG.
         interval: Its 95 % interval by BCa bootstrap; None if too few questions differ.
-        more: Estimated number of further judged questions after which the interval excludes 0; 0 if
-            it does; None if that cannot be estimated or is above 10,000.
     """
 
     judged: int
-    unanswered: int
     wins: int
     ties: int
     losses: int
+    p: float
+    more: int | None
+    marked: int
     recall: dict[str, float] | None
     ndcg: dict[str, float] | None
     difference: float | None
     interval: list[float] | None
-    more: int | None
 
     def describe(self) -> str:
-        """One or two sentences for a person."""
-        if self.difference is None:
+        """Some sentences for a person."""
+        if not self.judged:
             return "Nothing is judged yet."
         text = (
             f"{_count(self.judged, 'question')} judged: the memory is better at {self.wins}, equal "
             f"at {self.ties}, worse at {self.losses}. "
         )
-        if self.ndcg is None:
-            text += f"Wins less losses ({self.difference:+.3f}"
-        else:
-            means = f"{self.ndcg['present']:.3f} → {self.ndcg['memory']:.3f}"
-            text += f"nDCG {means} ({self.difference:+.3f}"
-        text += (
-            f", 95% {self.interval[0]:+.3f} to {self.interval[1]:+.3f})" if self.interval else ")"
-        )
-        if self.recall:
-            text += f", recall {self.recall['present']:.3f} → {self.recall['memory']:.3f}"
         if self.more == 0:
-            return f"{text}. The interval excludes 0: this is decided."
-        if self.more is None:
-            return f"{text}. Not decided; too little differs to say how many more would."
-        return f"{text}. Not decided: some {_count(self.more, 'more judgement')} would."
+            text += f"That is decided (sign test, p = {self.p:.3f})."
+        elif self.more is None:
+            text += f"Not decided (p = {self.p:.2f})."
+        else:
+            more = _count(self.more, "more judgement")
+            text += f"Not decided (p = {self.p:.2f}): some {more} like these would decide."
+        if self.ndcg and self.recall:
+            ends = self.interval
+            spread = f", 95% {ends[0]:+.3f} to {ends[1]:+.3f}" if ends else ""
+            text += (
+                f" Over the {self.marked} with a marked document: nDCG "
+                f"{self.ndcg['present']:.3f} → {self.ndcg['memory']:.3f} "
+                f"({self.difference:+.3f}{spread}), recall {self.recall['present']:.3f} → "
+                f"{self.recall['memory']:.3f}."
+            )
+        return text
 
 
 def _count(number: int, noun: str) -> str:
@@ -209,26 +252,24 @@ def _count(number: int, noun: str) -> str:
 
 def measure(questions: Iterable[AskedQuestion], judgements: Judgements) -> Figures:
     """Figures of the questions whose judgement is finished."""
-    told = ((question, judgements.get(question.text)) for question in questions)
+    told = ((question, judgements.get(question)) for question in questions)
     scores = [score_question(question, said) for question, said in told if said.finished]
     wins, losses, ties = (sum(score.better == word for score in scores) for word in _ORDER)
-    labelled = [score.ndcg for score in scores if score.ndcg is not None]
-    recalls = [score.recall for score in scores if score.recall is not None]
-    gains = [row["memory"] - row["present"] for row in labelled]
-    words = [float(score.better == "memory") - (score.better == "present") for score in scores]
-    differences = np.array(gains or words)
-    interval = bootstrap_interval(differences) if len(differences) > 1 else None
+    p = float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    ndcg = [score.ndcg for score in scores if score.ndcg is not None]
+    differences = np.array([row["memory"] - row["present"] for row in ndcg])
     return Figures(
         judged=len(scores),
-        unanswered=len(labelled) - len(recalls),
         wins=wins,
         ties=ties,
         losses=losses,
-        recall=_average(recalls),
-        ndcg=_average(labelled),
-        difference=round(float(differences.mean()), 4) if len(differences) else None,
-        interval=interval,
-        more=_estimate_more(differences, interval),
+        p=round(p, 4),
+        more=_estimate_more(wins, losses, len(scores), p),
+        marked=len(ndcg),
+        recall=_average([score.recall for score in scores if score.recall is not None]),
+        ndcg=_average(ndcg),
+        difference=round(float(differences.mean()), 4) if ndcg else None,
+        interval=bootstrap_interval(differences) if len(ndcg) > 1 else None,
     )
 
 
@@ -238,14 +279,14 @@ def _average(rows: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
     return {name: round(sum(row[name] for row in rows) / len(rows), 4) for name in SYSTEMS}
 
 
-def _estimate_more(differences: Any, interval: Sequence[float] | None) -> int | None:
-    """Questions still to judge until a normal interval of the mean would exclude 0."""
-    if interval is not None and len(differences) >= _FEWEST and interval[0] * interval[1] > 0:
+def _estimate_more(wins: int, losses: int, judged: int, p: float) -> int | None:
+    """Questions still to judge until the sign test decides, with wins and losses as so far."""
+    if p < _DECIDED:
         return 0
-    if len(differences) < _FEWEST or not differences.mean():
+    if wins == losses or judged < _FEWEST:
         return None
-    needed = (_NORMAL * differences.std(ddof=1) / differences.mean()) ** 2
-    more = max(1, math.ceil(needed) - len(differences))
+    needed = max(_FEWEST_DIFFERENT, (_NORMAL / (wins - losses)) ** 2 * (wins + losses) ** 2)
+    more = max(1, math.ceil(needed * judged / (wins + losses)) - judged)
     return more if more <= _MOST_MORE else None
 
 
@@ -261,7 +302,8 @@ def export_judgements(
         folder: Made if it does not exist.
         questions: The questions that were asked.
         judgements: What was said of them.
-        corpus: All documents; those of the pools are added if they are not among them.
+        corpus: All documents of the memory; marked ones with another text are added. All documents
+            with a marked text are relevant.
 
     Returns:
         The number of exported questions: those with a document that answers.
@@ -269,18 +311,20 @@ def export_judgements(
     Raises:
         InvalidInputError: The folder holds files of an export already, or cannot be written.
     """
-    known: dict[str, Any] = {}
-    for document in corpus:
-        known[str(document.id)] = document
+    known = {str(document.id): document for document in corpus}
+    by_text: dict[str, list[str]] = {}
+    for name, document in known.items():
+        by_text.setdefault(make_key(document), []).append(name)
     rows, qrels, feedback = [], ["query-id\tcorpus-id\tscore"], []
     for number, question in enumerate(questions, 1):
-        said = judgements.get(question.text)
-        if not said.finished:
-            continue
-        names = {item.key: str(item.document.id or item.key) for item in question.pool}
-        for item in question.pool:
-            known.setdefault(names[item.key], item.document)
-        right = [names[item.key] for item in question.pool if said.labels.get(item.key)]
+        said = judgements.get(question)
+        right = []
+        for item in question.pool if said.finished else ():
+            if said.labels.get(item.key):
+                if item.key not in by_text:
+                    by_text[item.key] = [str(item.document.id or item.key)]
+                    known[by_text[item.key][0]] = item.document
+                right += by_text[item.key]
         if not right:
             continue
         rows.append({"_id": f"q{number}", "text": question.text})
@@ -300,9 +344,11 @@ def export_judgements(
         msg = f"{folder / existing} exists: give --export a new folder"
         raise InvalidInputError(msg)
     try:
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / "qrels").mkdir(exist_ok=True, mode=0o700)
         for name, lines in files.items():
-            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with open(folder / name, "w", encoding="utf-8", opener=_open_private) as file:
+                file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         msg = f"{folder} cannot be written ({error.strerror}): give --export another folder"
         raise InvalidInputError(msg) from error

@@ -15,7 +15,7 @@ from crabpath_lab.compare.judgements import Judgements, measure
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
 _MOST_BYTES = 10_000
-_MOST_SHOWN = 6_000  # characters of a document
+_MOST_SHOWN = 20_000  # characters of a document
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -40,7 +40,7 @@ class Page:
 
     def describe(self) -> dict[str, Any]:
         """State of all questions, and the figures so far."""
-        said = [self.judgements.get(question.text) for question in self.questions]
+        said = [self.judgements.get(question) for question in self.questions]
         figures = measure(self.questions, self.judgements)
         return {
             "questions": [
@@ -52,9 +52,10 @@ class Page:
         }
 
     def show(self, place: int) -> dict[str, Any]:
-        """One question: the pool, its labels, and both lists; which is which only when finished."""
+        """One question: the pool, its labels, and both lists; which is which only at the end."""
         question = self.questions[place]
-        told = self.judgements.get(question.text)
+        told = self.judgements.get(question)
+        is_end = all(self.judgements.get(each).finished for each in self.questions)
         return {
             "text": question.text,
             "finished": told.finished,
@@ -65,12 +66,13 @@ class Page:
                     "title": str(item.document.metadata.get("title") or ""),
                     "source": str(item.document.metadata.get("source") or ""),
                     "text": item.document.page_content[:_MOST_SHOWN],
+                    "hidden": max(0, len(item.document.page_content) - _MOST_SHOWN),
                     "answers": bool(told.labels.get(item.key)),
                 }
                 for item in question.pool
             ],
             "lists": [list(question.answers[system]) for system in question.sides],
-            "sides": list(question.sides) if told.finished else None,
+            "sides": list(question.sides) if is_end else None,
         }
 
     def judge(self, place: int, said: dict[str, Any]) -> None:
@@ -85,12 +87,12 @@ class Page:
                 if key not in {item.key for item in question.pool}:
                     msg = "the document is not in the pool of this question"
                     raise InvalidInputError(msg)
-                self.judgements.add(question.text, key=key, answers=answers)
+                self.judgements.label(question, key, answers=answers)
             case {"better": 0 | 1 | None as side} if len(said) == 1 and not isinstance(side, bool):
                 word = "neither" if side is None else question.sides[side]
-                self.judgements.add(question.text, better=word)
+                self.judgements.prefer(question, word)
             case {"finished": bool(finished)} if len(said) == 1:
-                self.judgements.add(question.text, finished=finished)
+                self.judgements.finish(question, finished=finished)
             case _:
                 msg = "give key and answers, or better, or finished"
                 raise InvalidInputError(msg)
@@ -154,10 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
             with self._page.lock:
                 self._page.judge(place, said)
                 found = self._page.show(place) | {"state": self._page.describe()}
-        except (ValueError, RecursionError):
-            self._refuse(HTTPStatus.BAD_REQUEST, "the judgement is no JSON")
         except CrabPathError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except (ValueError, RecursionError):
+            self._refuse(HTTPStatus.BAD_REQUEST, "the judgement is no JSON")
         else:
             self._send_json(found)
 

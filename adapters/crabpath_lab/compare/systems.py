@@ -1,10 +1,14 @@
 """Opens the two systems of a comparison: what is there, and a memory over the same documents."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 from langchain_core.documents import Document
@@ -28,6 +32,7 @@ from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.wrap import wrap_vectorstore
 
 _SAME = 0.98  # cosine of a stored vector and that of its text, by the embedder that made it
+_NOTES = "crabpath:"  # beginning of the sources of notes and corrections
 _CHECKED = 3  # stored documents of which that is tried
 _PAGE = 2_000
 _RECIPE = (
@@ -98,15 +103,18 @@ def open_systems(place: Place) -> Iterator[Systems]:
         elif place.retriever:
             given = _load_retriever(place.retriever)
         memory = stack.enter_context(_open_memory(place, given))
-        searches = {
+        condition = None
+        if isinstance(given, VectorStoreRetriever):
+            condition = given.search_kwargs.get("filter")
+        searches: dict[str, Search] = {
             "present": _make_search(given, memory),
-            "memory": lambda text, k: [
-                Document(found.node.content, id=found.node.id, metadata=found.node.metadata)
-                for found in memory.retrieve(text, k=k, record=False).documents
-            ],
+            "memory": partial(_search_memory, memory, condition),
         }
         if place.memory and memory.info()["turns"]:
-            notes.append("The memory has learned before: questions that it knows are no fair test.")
+            notes.append(
+                "The memory has learned before: questions that it knows are no fair test. Its "
+                "notes and corrections are left out."
+            )
         yield Systems(searches, lambda: memory.documents(limit=1_000_000), tuple(notes))
 
 
@@ -115,7 +123,18 @@ def _make_search(given: Any, memory: CrabPath) -> Search:
         return lambda text, k: [found for found, _ in memory.similarity_search(text, k=k)]
     if isinstance(given, VectorStore):
         return lambda text, k: given.similarity_search(text, k=k)
+    if isinstance(given, VectorStoreRetriever):
+        return lambda text, k: given.model_copy(
+            update={"search_kwargs": given.search_kwargs | {"k": k}}
+        ).invoke(text)
     return to_langchain_search(given)
+
+
+def _search_memory(memory: CrabPath, condition: Any, text: str, k: int) -> list[Document]:
+    """Documents of the memory's answer, without notes: a title or a place would give them away."""
+    found = memory.retrieve(text, k=2 * k, filter=condition, record=False).documents
+    nodes = [item.node for item in found if not item.node.source.startswith(_NOTES)]
+    return [Document(node.content, id=node.id, metadata=node.metadata) for node in nodes[:k]]
 
 
 @contextmanager
@@ -169,17 +188,30 @@ def _load_retriever(name: str) -> Any:
     Raises:
         InvalidInputError: It cannot be loaded.
     """
+    module, _, attribute = name.partition(":")
+    if not attribute or not module:
+        msg = f"--with takes module:attribute, not {name!r}"
+        raise InvalidInputError(msg)
     try:
-        found = load_attribute(name)
+        found = getattr(import_module(module), attribute)
+        return found() if _is_factory(found) else found
     except CrabPathError:
         raise
     except Exception as error:
         msg = f"--with {name} cannot be loaded ({type(error).__name__}: {error})"
         raise InvalidInputError(msg) from error
-    if found is None:
-        msg = f"--with takes module:attribute, not {name!r}"
-        raise InvalidInputError(msg)
-    return found
+
+
+def _is_factory(found: Any) -> bool:
+    """Whether an object makes a retriever: a class, or a function without a required argument."""
+    if isinstance(found, type):
+        return True
+    if not callable(found) or hasattr(found, "invoke") or hasattr(found, "retrieve"):
+        return False
+    parameters = inspect.signature(found).parameters.values()
+    return all(
+        p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+    )
 
 
 def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStore:
@@ -205,7 +237,13 @@ def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStor
         folder = stack.enter_context(
             TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True)
         )
-        sample = Chroma("sample", embedding_function=embedder, persist_directory=folder)
+        space = collection.configuration["hnsw"]["space"]
+        sample = Chroma(
+            "sample",
+            embedding_function=embedder,
+            persist_directory=folder,
+            collection_configuration={"hnsw": {"space": space}},
+        )
         _copy_sample(collection, sample._collection, place.most)  # noqa: SLF001
         return sample
     return Chroma(
@@ -228,11 +266,11 @@ def _connect(store: str) -> Any:
         raise NotFoundError(msg)
     try:
         if is_server:
-            secure, _, rest = store.partition("://")
-            host, _, port = rest.rstrip("/").partition(":")
-            ssl = secure == "https"
+            url = urlsplit(store)
+            ssl = url.scheme == "https"
+            port = url.port or (443 if ssl else 8000)
             return chromadb.HttpClient(
-                host=host, port=int(port or (443 if ssl else 8000)), ssl=ssl, settings=settings
+                host=url.hostname or "", port=port, ssl=ssl, settings=settings
             )
         # Chroma distinguishes clients by the spelling of their path.
         return chromadb.PersistentClient(str(Path(store).resolve()), settings=settings)
@@ -286,8 +324,9 @@ def _require_same_embedder(collection: Any, embedder: Embeddings) -> None:
         size = np.linalg.norm(stored) * np.linalg.norm(vector)
         if len(vector) != len(stored) or not size or vector @ stored / size < _SAME:
             msg = (
-                f"the collection {collection.name!r} was filled with another embedder "
-                f"({len(stored)} dimensions): give that one by --embeddings"
+                f"the vectors of {collection.name!r} ({len(stored)} dimensions) are not those of "
+                "its texts by this embedder: give the one that filled it by --embeddings, or your "
+                "store by --with if it embeds other texts than it keeps"
             )
             raise EmbeddingMismatchError(msg)
 

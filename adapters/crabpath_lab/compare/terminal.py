@@ -28,7 +28,7 @@ def judge_in_terminal(
     """
     write(_HELP)
     for number, question in enumerate(questions, 1):
-        if judgements.get(question.text).finished:
+        if judgements.get(question).finished:
             continue
         write(f"\n{number}/{len(questions)}  {question.text}\n")
         for place, item in enumerate(question.pool, 1):
@@ -42,8 +42,8 @@ def judge_in_terminal(
         if not marked:
             continue
         for place, item in enumerate(question.pool, 1):
-            judgements.add(question.text, key=item.key, answers=place in marked)
-        judgements.add(question.text, finished=True)
+            judgements.label(question, item.key, answers=place in marked)
+        judgements.finish(question)
         write(measure(questions, judgements).describe())
 
 
