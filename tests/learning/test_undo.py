@@ -180,7 +180,7 @@ def test_removed_documents_stay_removed(memory, host):
     assert memory.undo("g").status == "undone"
     assert set(host.usage()) == {"b", "c"}
     keys = set(memory.store.learned.keys("abc").values())
-    found = memory.store.learned.edges("default", sorted(keys)).counts
+    found = memory.store.learned.edges("default", sorted(keys))[1]
     assert {node for a, b, _ in found for node in (a, b)} <= keys
 
 
