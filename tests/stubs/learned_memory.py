@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.storage import GraphStore
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)

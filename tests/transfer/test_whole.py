@@ -10,7 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, Node, StoreError, migrate
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change
 
@@ -133,7 +133,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
         gone = Mock(side_effect=StoreError("the database is gone"))
-        patched.setattr("crabpath_retrievers.parts.operation.transfer.dump.Dump.rows", gone)
+        patched.setattr("crabpath_retrievers.parts.operation.transfer.export.Dump.rows", gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before

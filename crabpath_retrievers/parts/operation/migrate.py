@@ -9,7 +9,7 @@ from typing import Any
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.database import parse_url

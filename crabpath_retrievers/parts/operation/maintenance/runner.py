@@ -33,7 +33,7 @@ from crabpath_retrievers.parts.operation.maintenance.changes import (
     sweep_orphans,
     undo_maintenance,
 )
-from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
+from crabpath_retrievers.parts.operation.maintenance.health import measure_health
 from crabpath_retrievers.parts.operation.maintenance.queries import MaintenanceQueries
 from crabpath_retrievers.parts.operation.maintenance.rules import (
     FadedWeights,

@@ -1,28 +1,156 @@
-"""Writes an archive, a zip file of JSON lines and a manifest, of a store in use."""
+"""Writes an archive, a zip file of JSON lines and a manifest, from one state of a store."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from crabpath_retrievers.errors import InvalidInputError
+import sqlalchemy as sa
+
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreError
 from crabpath_retrievers.parts.files import open_replacement
-from crabpath_retrievers.parts.operation.transfer.archive_reader import (
+from crabpath_retrievers.parts.operation.transfer.archive import (
     DOCUMENTS,
     MANIFEST_NAME,
+    Block,
     Manifest,
     is_archive,
 )
-from crabpath_retrievers.parts.operation.transfer.dump import Dump, TableRows, open_dump
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, TABLES, find_own_rows
+from crabpath_retrievers.storage.sql_tools import select_in
 from crabpath_retrievers.storage.write.journal import (
     NodeCollector,
     Row,
     encode_rows,
     translate_rows,
 )
+
+_AT_ONCE = 1000  # rows in memory
+
+
+class TableRows(NamedTuple):
+    """Rows of one table: its short name, the table, and conditions on the rows."""
+
+    name: str
+    table: sa.Table
+    where: Sequence[sa.ColumnElement[bool]] = ()
+
+
+class Dump:
+    """One consistent state of a store, read table by table in blocks of rows."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        """Read on ``connection``, all statements of which see the same state."""
+        self._connection = connection
+
+    def require_finished(self) -> None:
+        """Refuse a store with an unfinished ingest.
+
+        Raises:
+            StoreError: An ingest was interrupted or is running.
+        """
+        # Work for the vector index does not matter: a copy fills an index of its own.
+        waits = sa.exists(sa.select(s.staging.c.id).where(s.staging.c.operation != "index"))
+        if self._connection.scalar(sa.select(waits)):
+            msg = "documents are half added: open the memory once, which finishes it, and try again"
+            raise StoreError(msg)
+
+    def meta(self) -> dict[str, str]:
+        """Metadata of the store by name."""
+        return {name: value for name, value in self._connection.execute(sa.select(s.meta))}
+
+    def select_all(self) -> list[TableRows]:
+        """Select all rows of all tables."""
+        own = (s.meta.c.name.not_in(LOCAL_META),)
+        return [TableRows(name, t, own if t is s.meta else ()) for name, t in EXPORTED.items()]
+
+    def select_namespace(self, name: str) -> list[TableRows]:
+        """Select all rows of one namespace, each table before those that refer to it.
+
+        Raises:
+            NotFoundError: There is no such namespace.
+        """
+        key = self._connection.scalar(
+            sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
+        )
+        if key is None:
+            msg = f"namespace {name!r} has neither asked nor learned anything: check its name"
+            raise NotFoundError(msg)
+        own = find_own_rows(key, name).items()
+        return [TableRows(table, TABLES[table], (where,)) for table, where in own]
+
+    def counts(self, selections: Sequence[TableRows]) -> dict[str, int]:
+        """Number of rows by table."""
+        found = {}
+        for name, table, where in selections:
+            query = sa.select(sa.func.count()).select_from(table).where(*where)
+            found[name] = self._connection.scalar(query) or 0
+        return found
+
+    def rows(self, selection: TableRows) -> Iterator[list[Row]]:
+        """Yield the rows in blocks, in order of the primary key."""
+        table = selection.table
+        query = sa.select(table).where(*selection.where).order_by(*table.primary_key.columns)
+        streamed = query.execution_options(yield_per=_AT_ONCE)
+        with self._connection.execute(streamed) as result:
+            # Plain strings: serialisation of SQLAlchemy's quoted names is seven times slower.
+            names = [str(column.name) for column in table.c]
+            for block in result.partitions(_AT_ONCE):
+                yield [dict(zip(names, row, strict=True)) for row in block]
+
+    def blocks(self, selections: Sequence[TableRows]) -> Iterator[Block]:
+        """Yield blocks of rows of several tables, table by table."""
+        for selection in selections:
+            for rows in self.rows(selection):
+                yield selection.name, rows
+
+    def names(self, keys: set[int]) -> dict[int, str]:
+        """Ids of nodes by key."""
+        query = sa.select(s.nodes.c.key, s.nodes.c.id)
+        rows = select_in(self._connection, query, s.nodes.c.key, sorted(keys))
+        return {key: name for key, name in rows}
+
+    def get_last_keys(self) -> dict[str, int]:
+        """Highest key that each table with generated keys has assigned, also to deleted rows."""
+        found = {}
+        for name, table in EXPORTED.items():
+            key = table.autoincrement_column
+            if key is not None:
+                highest = self._connection.scalar(sa.select(sa.func.max(key))) or 0
+                found[name] = max(highest, self._last_assigned_key(table))
+        return found
+
+    def _last_assigned_key(self, table: sa.Table) -> int:
+        """The highest key that the database has assigned; 0 before the first."""
+        if self._connection.dialect.name == "sqlite":
+            query = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name")
+            return self._connection.scalar(query, {"name": table.name}) or 0
+        column = table.autoincrement_column
+        assert column is not None  # noqa: S101  checked by the caller
+        sequence = self._connection.scalar(
+            sa.select(sa.func.pg_get_serial_sequence(table.name, column.name))
+        )
+        given = sa.text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}")
+        return self._connection.scalar(given) or 0
+
+
+@contextmanager
+def open_dump(store: GraphStore) -> Iterator[Dump]:
+    """One consistent state of a store, which later changes do not affect.
+
+    Raises:
+        StoreError: An ingest is unfinished.
+    """
+    with store.open_snapshot() as connection:
+        dump = Dump(connection)
+        dump.require_finished()
+        yield dump
+
 
 ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""
