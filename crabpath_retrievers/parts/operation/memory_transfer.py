@@ -96,9 +96,8 @@ class MemoryTransfer(Component):
         Raises:
             InvalidInputError: This memory is not empty.
         """
-        blocks = dump.blocks(dump.select_all())
         with self._services.store.hold_ingest_lock():
-            return self._fill(blocks, dump.get_last_keys(), origin)
+            return self._fill(dump.blocks(), dump.get_last_keys(), origin)
 
     def _fill(self, blocks: Iterable[Block], last: Mapping[str, int], origin: str) -> ImportResult:
         services = self._services

@@ -88,14 +88,6 @@ class ChunkLevel(NamedTuple):
     level: int
 
 
-class FeedbackBacklog(NamedTuple):
-    """Number of waiting feedback, time of the oldest in epoch seconds, number of refused."""
-
-    waiting: int
-    since: float | None
-    refused: int
-
-
 class Checks(Queries):
     """Reads whose cost grows with the store."""
 
@@ -161,14 +153,14 @@ class Checks(Queries):
         query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
         return self._scalars(query.order_by(namespaces.c.name))
 
-    def count_open_feedback(self) -> FeedbackBacklog:
-        """Counts of waiting and refused feedback."""
+    def count_open_feedback(self) -> tuple[int, float | None, int]:
+        """Number of waiting feedback, epoch seconds of the oldest of it, number of refused."""
         of = feedback.c.status
         waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
         refused = sa.select(sa.func.count()).where(of == "refused")
         with self._store.connect() as connection:
             count, since = connection.execute(waits).one()
-            return FeedbackBacklog(count, since, connection.scalar(refused) or 0)
+            return count, since, connection.scalar(refused) or 0
 
     def get_companion_ids(self, *, waiting: bool = False) -> dict[str, set[str]]:
         """Ids that the collections of episodes and notes must hold, by name of the collection.
@@ -338,14 +330,14 @@ def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for feedback that is waiting or was refused."""
-    found = Checks(store).count_open_feedback()
-    if found.waiting:
-        late = found.since is not None and time.time() - found.since > _DAY
+    waiting, oldest, refused = Checks(store).count_open_feedback()
+    if waiting:
+        late = oldest is not None and time.time() - oldest > _DAY
         since = ", the oldest for more than a day" if late else ""
-        message = f"{found.waiting} feedback records wait to be applied{since}"
+        message = f"{waiting} feedback records wait to be applied{since}"
         yield Finding("feedback", "warning" if late else "info", message, "run `crabpath learn`")
-    if found.refused:
-        message = f"{found.refused} feedback records were refused, each with a note that says why"
+    if refused:
+        message = f"{refused} feedback records were refused, each with a note that says why"
         fix = "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)"
         yield Finding("feedback", "info", message, fix)
 

@@ -63,13 +63,6 @@ class EdgeGroup(NamedTuple):
     number: int
 
 
-class EdgeSample(NamedTuple):
-    """A sample, and the share of all rows that was read for it, in (0, 1]."""
-
-    found: Any
-    share: float
-
-
 class SampledChunk(NamedTuple):
     """A sampled document chunk, and whether it has no edges."""
 
@@ -180,8 +173,8 @@ class HealthQueries(Queries):
         rows = self._rows_in(query, edges.c.source, keys)
         return [EdgeGroup(StoredWeight(*stored), crossing, n) for *stored, crossing, n in rows]
 
-    def sample_learned(self, namespace: int, limit: int) -> EdgeSample:
-        """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeGroup`."""
+    def sample_learned(self, namespace: int, limit: int) -> tuple[list[EdgeGroup], float]:
+        """Learned weights of a namespace (by key) that retrieval follows, and the share read."""
         near, far, ends = contents.alias(), contents.alias(), nodes.alias()
         same = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
         documents = (ends.c.owner == 0) & (nodes.c.owner == 0)
@@ -207,10 +200,10 @@ class HealthQueries(Queries):
             share, condition = _sample_condition(connection, overlay, own, limit)
             rows = connection.execute(query.where(condition)).all()
         groups = [EdgeGroup(StoredWeight(*stored), crossing, 1) for *stored, crossing in rows]
-        return EdgeSample(groups, share)
+        return groups, share
 
-    def count_pairs(self, namespace: int, limit: int) -> EdgeSample:
-        """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
+    def count_pairs(self, namespace: int, limit: int) -> tuple[int, int, float]:
+        """Number of pairs used together, of those with an edge, and the share of pairs read."""
         own = (
             pair_counts.c.namespace == namespace,
             pair_counts.c.kind == EdgeKind.CO_USED.value,
@@ -225,7 +218,7 @@ class HealthQueries(Queries):
         with self._store.connect() as connection:
             share, condition = _sample_condition(connection, pair_counts, own, limit)
             found, promoted = connection.execute(query.where(condition)).one()
-        return EdgeSample((found, promoted), share)
+        return found, promoted, share
 
     def get_split_parts(self) -> dict[int, str]:
         """Parts of split documents: id of the whole by key of the part, limited to 20,000."""
@@ -678,10 +671,8 @@ def collect_measurements(
     (chunks, tokens), keys = reads.corpus(), reads.sample(health.max_nodes)
     nodes = reads.describe_sample(keys, clock.key)
     seen = len(nodes) / chunks if chunks else 1.0
-    learned, pairs = (
-        reads.sample_learned(clock.key, health.max_weights),
-        reads.count_pairs(clock.key, health.max_weights),
-    )
+    learned, share = reads.sample_learned(clock.key, health.max_weights)
+    pairs, promoted, _ = reads.count_pairs(clock.key, health.max_weights)
     pieces = reads.get_split_parts()
     there = held([node.id for node in nodes]) if held and nodes else None
     return HealthMeasurements(
@@ -695,9 +686,9 @@ def collect_measurements(
         structure=count_edges(
             reads.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
         ),
-        learned=count_edges(learned.found, clock.exponent, tiers, learned.share),
-        pairs=pairs.found[0],
-        promoted=pairs.found[1],
+        learned=count_edges(learned, clock.exponent, tiers, share),
+        pairs=pairs,
+        promoted=promoted,
         splits=len(set(pieces.values())),
         rejoined=len(_find_rejoined(store, clock, pieces, tiers.habitual)),
     )

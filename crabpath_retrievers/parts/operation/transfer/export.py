@@ -1,7 +1,7 @@
 """Writes an archive, a zip file of JSON lines and a manifest, from one state of a store."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,14 +33,6 @@ from crabpath_retrievers.storage.write.journal import (
 _AT_ONCE = 1000  # rows in memory
 
 
-class TableRows(NamedTuple):
-    """Rows of one table: its short name, the table, and conditions on the rows."""
-
-    name: str
-    table: sa.Table
-    where: Sequence[sa.ColumnElement[bool]] = ()
-
-
 class Dump:
     """One consistent state of a store, read table by table in blocks of rows."""
 
@@ -64,12 +56,12 @@ class Dump:
         """Metadata of the store by name."""
         return {name: value for name, value in self._connection.execute(sa.select(s.meta))}
 
-    def select_all(self) -> list[TableRows]:
-        """Select all rows of all tables."""
-        own = (s.meta.c.name.not_in(LOCAL_META),)
-        return [TableRows(name, t, own if t is s.meta else ()) for name, t in EXPORTED.items()]
+    def select_all(self) -> dict[str, sa.ColumnElement[bool]]:
+        """Select all rows of all tables: a condition on the rows by name of the table."""
+        own = s.meta.c.name.not_in(LOCAL_META)
+        return {name: own if t is s.meta else sa.true() for name, t in EXPORTED.items()}
 
-    def select_namespace(self, name: str) -> list[TableRows]:
+    def select_namespace(self, name: str) -> dict[str, sa.ColumnElement[bool]]:
         """Select all rows of one namespace, each table before those that refer to it.
 
         Raises:
@@ -81,21 +73,20 @@ class Dump:
         if key is None:
             msg = f"namespace {name!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
-        own = find_own_rows(key, name).items()
-        return [TableRows(table, TABLES[table], (where,)) for table, where in own]
+        return find_own_rows(key, name)
 
-    def counts(self, selections: Sequence[TableRows]) -> dict[str, int]:
-        """Number of rows by table."""
+    def counts(self) -> dict[str, int]:
+        """Number of all rows by table."""
         found = {}
-        for name, table, where in selections:
-            query = sa.select(sa.func.count()).select_from(table).where(*where)
+        for name, where in self.select_all().items():
+            query = sa.select(sa.func.count()).select_from(TABLES[name]).where(where)
             found[name] = self._connection.scalar(query) or 0
         return found
 
-    def rows(self, selection: TableRows) -> Iterator[list[Row]]:
-        """Yield the rows in blocks, in order of the primary key."""
-        table = selection.table
-        query = sa.select(table).where(*selection.where).order_by(*table.primary_key.columns)
+    def rows(self, name: str, where: sa.ColumnElement[bool]) -> Iterator[list[Row]]:
+        """Yield the rows of a table in blocks, in order of the primary key."""
+        table = TABLES[name]
+        query = sa.select(table).where(where).order_by(*table.primary_key.columns)
         streamed = query.execution_options(yield_per=_AT_ONCE)
         with self._connection.execute(streamed) as result:
             # Plain strings: serialisation of SQLAlchemy's quoted names is seven times slower.
@@ -103,11 +94,11 @@ class Dump:
             for block in result.partitions(_AT_ONCE):
                 yield [dict(zip(names, row, strict=True)) for row in block]
 
-    def blocks(self, selections: Sequence[TableRows]) -> Iterator[Block]:
-        """Yield blocks of rows of several tables, table by table."""
-        for selection in selections:
-            for rows in self.rows(selection):
-                yield selection.name, rows
+    def blocks(self) -> Iterator[Block]:
+        """Yield blocks of all rows, table by table."""
+        for name, where in self.select_all().items():
+            for rows in self.rows(name, where):
+                yield name, rows
 
     def names(self, keys: set[int]) -> dict[int, str]:
         """Ids of nodes by key."""
@@ -226,7 +217,7 @@ def export_archive(
         if namespace is None:
             manifest = Manifest(namespace=None, embedder=embedder, last=dump.get_last_keys())
             tables: Iterable[ArchiveTable] = (
-                (selection.name, dump.rows(selection)) for selection in dump.select_all()
+                (name, dump.rows(name, where)) for name, where in dump.select_all().items()
             )
         else:
             manifest = Manifest(namespace=namespace, embedder=embedder, last={})
@@ -235,11 +226,13 @@ def export_archive(
     return ExportResult(path, namespace, dict(written.rows), path.stat().st_size)
 
 
-def _read_namespace(dump: Dump, selections: Sequence[TableRows]) -> Iterator[ArchiveTable]:
+def _read_namespace(
+    dump: Dump, selected: Mapping[str, sa.ColumnElement[bool]]
+) -> Iterator[ArchiveTable]:
     """Yield the tables of a namespace, then the ids of the nodes that their rows refer to."""
     asked = NodeCollector()
-    for selection in selections:
-        yield selection.name, _collect_nodes(selection.name, dump.rows(selection), asked)
+    for name, where in selected.items():
+        yield name, _collect_nodes(name, dump.rows(name, where), asked)
     yield DOCUMENTS, [[{"key": key, "id": name} for key, name in dump.names(set(asked)).items()]]
 
 
