@@ -1,10 +1,13 @@
 """A whole memory travels: it answers as before, and nothing of it is lost or given again."""
 
 import stat
+import zipfile
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import tables
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
@@ -148,12 +151,21 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
         learned.transfer.export(tmp_path / "no" / "such" / "folder")
 
 
-def test_a_table_that_is_new_travels_or_stays_on_purpose():
+def test_a_table_that_is_new_travels_or_stays_on_purpose(learned, tmp_path):
     """Whoever adds a table of namespaces decides whether it travels with one."""
-    from crabpath_retrievers.storage.schema import EXPORTED, NAMESPACE_TABLES
-
-    owned = {n for n, table in EXPORTED.items() if {"namespace", "owner"} & set(table.c.keys())}
-    assert owned - set(NAMESPACE_TABLES) == {"snapshots", "journal", "health_reports"}
+    learned.transfer.export(tmp_path / "all")
+    learned.transfer.export(tmp_path / "one", namespace="default")
+    held = []
+    for path in (tmp_path / "all", tmp_path / "one"):
+        with zipfile.ZipFile(path) as archive:
+            held.append({Path(name).stem for name in archive.namelist() if "jsonl" in name})
+    whole, travels = held
+    columns = {
+        name.removeprefix("crabpath_"): {*table.c.keys()}
+        for name, table in tables.metadata.tables.items()
+    }
+    owned = {name for name in whole if {"namespace", "owner"} & columns.get(name, set())}
+    assert owned - travels == {"snapshots", "journal", "health_reports"}
 
 
 def test_migration_there_and_back(learned, postgres_url, tmp_path):
