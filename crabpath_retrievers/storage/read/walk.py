@@ -397,7 +397,7 @@ class WalkQueries(Queries):
     def _read_leaving(
         self, keys: Sequence[int], clock: Clock, corpus: _Corpus
     ) -> dict[int, _Leaving]:
-        """What leaves these nodes, the edges of the text first; all of them in ``corpus``."""
+        """The edges that leave these nodes, those of the text first; all of them in ``corpus``."""
         learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
         for source, target, kind, weight, decay_at, authority in self._run(
             _LEARNED, keys=list(keys), namespace=clock.key
