@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from benchmarks.soak.figures import Budget, Row, Skipped
 from benchmarks.soak.stores import Words, schema
 from crabpath_retrievers import CrabPath, CrabPathError
-from crabpath_retrievers.storage.registry import TABLES, list_orphans
+from crabpath_retrievers.storage.schema import TABLES, list_orphans
 
 _NAMES = ("ann", "bob")
 _OWN = ("turns", "feedback", "episodes", "notes", "namespaces", "snapshots", "usage")

@@ -23,11 +23,10 @@ from crabpath_retrievers.core.records import (
     SeedRecord,
     Turn,
 )
-from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
+from crabpath_retrievers.parts.operation.maintenance.health import measure_health
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.write.namespaces import advance_clock
-from crabpath_retrievers.storage.write.nodes import put_edges, stage_nodes
-from crabpath_retrievers.storage.write.publish import publish_staged
+from crabpath_retrievers.storage.write.history import advance_clock
+from crabpath_retrievers.storage.write.nodes import publish_staged, put_edges, stage_nodes
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import to_unit_vector

@@ -21,7 +21,7 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.records import EdgeKind, Turn, Vector
-from crabpath_retrievers.storage.write.namespaces import advance_clock
+from crabpath_retrievers.storage.write.history import advance_clock
 
 _NAMESPACE = "bench"
 _BATCH = 4000

@@ -10,8 +10,7 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.records import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.nodes import put_edges, stage_nodes
-from crabpath_retrievers.storage.write.publish import publish_staged
+from crabpath_retrievers.storage.write.nodes import publish_staged, put_edges, stage_nodes
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _BATCH = 4000

@@ -47,7 +47,7 @@ from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
 _ID_WIDTH = 40  # characters of an id that stay together

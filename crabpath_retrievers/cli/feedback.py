@@ -38,7 +38,7 @@ from crabpath_retrievers.learning.lift import Lift, ShadowLift, measure_lift, me
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.memory.services import make_lesson_hook
-from crabpath_retrievers.storage.write.namespaces import set_frozen
+from crabpath_retrievers.storage.write.history import set_frozen
 
 _LONGEST_POLL = 3600  # seconds
 

@@ -18,15 +18,18 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from crabpath_retrievers.core.calls import elapsed_ms
-from crabpath_retrievers.core.changes import (
-    Change,
-)
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.records import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore, Reader
-from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, RememberedLinks
-from crabpath_retrievers.storage.write.nodes import put_edges, put_meta, queue_linking
-from crabpath_retrievers.storage.write.publish import build_indexes, defer_indexes
+from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries, RememberedLinks
+from crabpath_retrievers.storage.write.nodes import (
+    build_indexes,
+    defer_indexes,
+    put_edges,
+    put_meta,
+    queue_linking,
+)
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex
 

@@ -49,20 +49,17 @@ from crabpath_retrievers.ingest.parts import (
     warn_of_left_out,
 )
 from crabpath_retrievers.storage import GraphStore, Store
-from crabpath_retrievers.storage.read.catalog import Catalog, StoredChunk
-from crabpath_retrievers.storage.read.links import PublishedLinks
+from crabpath_retrievers.storage.read.catalog import Catalog, PublishedLinks, StoredChunk
 from crabpath_retrievers.storage.write.nodes import (
     confirm_index_deletions,
     mark_indexed,
-    put_edges,
-    put_meta,
-    stage_nodes,
-)
-from crabpath_retrievers.storage.write.publish import (
     move_nodes,
     publish_nodes,
     publish_staged,
+    put_edges,
+    put_meta,
     remove_documents,
+    stage_nodes,
 )
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex

@@ -26,7 +26,7 @@ from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
 from crabpath_retrievers.storage.read.catalog import StoredChunk
-from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 # More than the similarity lost by rewording a sentence.

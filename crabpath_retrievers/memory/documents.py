@@ -54,10 +54,10 @@ from crabpath_retrievers.retrieval.search import (
     select_query_words,
 )
 from crabpath_retrievers.storage.read.catalog import MetadataTest
-from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.write.history import forget_namespace
 from crabpath_retrievers.storage.write.learned import drop_answers
-from crabpath_retrievers.storage.write.namespaces import forget_namespace
 from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex

@@ -39,7 +39,7 @@ from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-from crabpath_retrievers.storage.write.namespaces import set_frozen
+from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:

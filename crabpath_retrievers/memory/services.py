@@ -55,7 +55,7 @@ from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore, Reader
-from crabpath_retrievers.storage.read.links import LinkQueries
+from crabpath_retrievers.storage.read.catalog import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.replica import ReplicaState
 from crabpath_retrievers.storage.write.nodes import put_meta

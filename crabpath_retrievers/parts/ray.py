@@ -40,7 +40,7 @@ from crabpath_retrievers.ingest.parts import (
     parse_rows,
 )
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.links import RememberedLinks
+from crabpath_retrievers.storage.read.catalog import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
 from crabpath_retrievers.vectors.embedder import Embedder, Prefixes
 

@@ -36,7 +36,7 @@ from crabpath_retrievers.retrieval.episodes import (
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
-from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _NO_SCORE = EpisodeScore()

@@ -10,14 +10,12 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.engine import translate_database_errors
+from crabpath_retrievers.storage.database import translate_database_errors
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader
-from crabpath_retrievers.storage.read.catalog import Catalog
+from crabpath_retrievers.storage.read.catalog import Catalog, LinkQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
-from crabpath_retrievers.storage.read.learned import LearnedQueries
-from crabpath_retrievers.storage.read.links import LinkQueries
+from crabpath_retrievers.storage.read.learned import LearnedQueries, RegionQueries
 from crabpath_retrievers.storage.read.notes import NoteQueries
-from crabpath_retrievers.storage.read.regions import RegionQueries
 from crabpath_retrievers.storage.read.turns import TurnLog
 from crabpath_retrievers.storage.read.walk import CorpusMemory, WalkQueries
 

@@ -19,7 +19,7 @@ from sqlalchemy import event
 
 from crabpath_retrievers.core.calls import shorten_waiting
 from crabpath_retrievers.errors import ConfigurationError, StoreError, StoreUnavailableError
-from crabpath_retrievers.storage.engine import (
+from crabpath_retrievers.storage.database import (
     MAX_CONNECTIONS,
     open_connection,
     open_engine,

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.changes import (
     Change,
@@ -33,13 +34,15 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage.conflicts import repeat_transaction
-from crabpath_retrievers.storage.engine import (
+from crabpath_retrievers.storage.database import (
     MAX_CONNECTIONS,
+    OWN_TABLES,
     lock_schema,
     open_connection,
     open_engine,
     open_snapshot_connection,
     process_lock,
+    rewrite_tables,
     translate_database_errors,
 )
 from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
@@ -52,13 +55,21 @@ from crabpath_retrievers.storage.replica import (
     ReplicaState,
     ensure_identity,
 )
-from crabpath_retrievers.storage.rewriting import OWN_TABLES, rewrite_tables
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor
-from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write import (
+    history,
+    learned,
+    notes,
+    weights,
+)
 from crabpath_retrievers.storage.write.learned import record_turns
-from crabpath_retrievers.storage.write.nodes import put_edges, put_meta, renew_corpus_version
-from crabpath_retrievers.storage.write.publish import publish_staged
+from crabpath_retrievers.storage.write.nodes import (
+    publish_staged,
+    put_edges,
+    put_meta,
+    renew_corpus_version,
+)
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
@@ -731,3 +742,32 @@ def _open_readonly_engine(file: Path) -> sa.Engine:
 
     url = sa.URL.create("sqlite", database=str(file))
     return sa.create_engine(url, creator=connect, poolclass=NullPool)
+
+
+_WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
+    c.AdjustWeights: weights.adjust_weights,
+    c.RecordTurn: learned.record_turn,
+    c.KeepFeedback: learned.keep_feedback,
+    c.ConsumeFeedback: learned.consume_feedback,
+    c.ReviseFeedback: learned.revise_feedback,
+    c.SettleFeedback: learned.settle_feedback,
+    c.AddUsage: learned.add_usage,
+    c.AddPairCounts: learned.add_pair_counts,
+    c.KeepEpisode: learned.keep_episode,
+    c.LearnPassively: learned.write_passive_lesson,
+    c.AddTransitions: learned.add_transitions,
+    c.UndoFeedback: history.undo_feedback,
+    c.KeepNote: notes.keep_note,
+    c.UseNotes: notes.use_notes,
+}
+
+
+def apply_change(tx: Transaction, change: c.Change) -> Any:
+    """Carry out one change on an open transaction; returns what its writer returns."""
+    if isinstance(change, Write):
+        return change.carry_out(tx)
+    writer = _WRITERS.get(type(change))
+    if writer is None:
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+    return writer(tx, change)

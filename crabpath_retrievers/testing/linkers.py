@@ -12,7 +12,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers.core.records import LEARNED_KINDS, Edge, EdgeKind
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.ingest.linkers import Linker
-from crabpath_retrievers.storage.read.links import LinkNode
+from crabpath_retrievers.storage.read.catalog import LinkNode
 
 JoinedPair: TypeAlias = tuple[str, str, str]
 """Ids of the documents that an edge leads from and to, and the label of its kind."""

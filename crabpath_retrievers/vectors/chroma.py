@@ -46,7 +46,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.storage.engine import build_disk_full_error, can_make_files
+from crabpath_retrievers.storage.database import build_disk_full_error, can_make_files
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex, is_same
 from crabpath_retrievers.vectors.chroma_directory import (

@@ -43,7 +43,7 @@ from crabpath_retrievers.core.processes import (
 )
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
-from crabpath_retrievers.storage.engine import ensure_private_directory
+from crabpath_retrievers.storage.database import ensure_private_directory
 from crabpath_retrievers.storage.store import build_readonly_uri
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import is_postgres, open_engine, translate_database_errors
+from crabpath_retrievers.storage.database import is_postgres, open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import find_database_file, read_schema_version
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex

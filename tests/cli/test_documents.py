@@ -141,7 +141,7 @@ def test_an_add_that_is_stopped_says_what_is_in(read, refuse, docs, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        stop_after("StageNodes", 2, stop, patched)
+        stop_after("stage_nodes", 2, stop, patched)
         stopped = refuse("add", "docs", code=130)
     assert stopped.endswith("Stopped: 16 of 43 new chunks are in; run it again to go on")
     again = read("add", "docs")

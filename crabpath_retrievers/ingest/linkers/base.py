@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.records import Edge, EdgeKind
-from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
+from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries
 
 
 class Linker(Protocol):

@@ -34,7 +34,7 @@ from crabpath_retrievers.ingest.linkers.base import (
     join_with_way_back,
     keep_freed,
 )
-from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
+from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries
 
 _SEARCHED = 1024  # texts with a new name, among which those that mention it are chosen
 

@@ -26,11 +26,11 @@ from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.engine import lock_schema
+from crabpath_retrievers.storage.database import lock_schema
 from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
-from crabpath_retrievers.storage.registry import REEMBEDDED_AT
 from crabpath_retrievers.storage.schema import (
     EMBEDDED,
+    REEMBEDDED_AT,
     contents,
     episodes,
     feedback,

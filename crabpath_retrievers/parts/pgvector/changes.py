@@ -21,7 +21,7 @@ from crabpath_retrievers.parts.pgvector.tables import (
     switch_tables,
 )
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.engine import lock_schema
+from crabpath_retrievers.storage.database import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
 from crabpath_retrievers.storage.write.transaction import Transaction
 

@@ -22,8 +22,7 @@ from crabpath_retrievers.core.records import may_name_turn
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_orphans
-from crabpath_retrievers.storage.schema import compress_text
+from crabpath_retrievers.storage.schema import COUNTERS, TABLES, compress_text, list_orphans
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
     CompiledSelect,

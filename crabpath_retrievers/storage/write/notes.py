@@ -14,13 +14,17 @@ from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.read.notes import IS_SEARCHED, build_note_episode_id
-from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
+from crabpath_retrievers.storage.schema import NOTE_TABLES, TABLES
 from crabpath_retrievers.storage.sql_tools import (
     encode_vector,
     is_one_of,
     split_batches,
 )
-from crabpath_retrievers.storage.write.journal import write_journal
+from crabpath_retrievers.storage.write.journal import (
+    SnapshotRows,
+    remove_notes_from_snapshot,
+    write_journal,
+)
 from crabpath_retrievers.storage.write.learned import (
     add_credit,
     keep_episode,
@@ -34,7 +38,6 @@ from crabpath_retrievers.storage.write.nodes import (
     delete_nodes,
     put_meta,
 )
-from crabpath_retrievers.storage.write.rows import SnapshotRows, remove_notes_from_snapshot
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import (
     adjust_weights,
