@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         Finding,
         examine,
     )
-    from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
+    from crabpath_retrievers.parts.operation.maintenance.health import HealthReport
     from crabpath_retrievers.parts.operation.memory_maintenance import MemoryMaintenance
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
     from crabpath_retrievers.parts.operation.migrate import migrate
@@ -215,7 +215,7 @@ _MODULES = {
     "parts.operation.maintenance": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
     "parts.operation.maintenance.doctor": "Diagnosis Finding examine",
-    "parts.operation.maintenance.health.report": "HealthReport",
+    "parts.operation.maintenance.health": "HealthReport",
     "parts.operation.memory_maintenance": "MemoryMaintenance",
     "parts.operation.memory_transfer": "MemoryTransfer",
     "parts.operation.migrate": "migrate",

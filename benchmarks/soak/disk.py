@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 from benchmarks.soak.figures import Budget, Row, Skipped
 from benchmarks.soak.stores import Hashed, status_of
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 _LONGEST = 300.0  # seconds; a run takes a few
 _MOUNTED = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'

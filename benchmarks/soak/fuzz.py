@@ -39,7 +39,7 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers.config.operation import Knobs
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 _HONEST_EVERY = 25  # inputs
 _LOOK_EVERY = 1000

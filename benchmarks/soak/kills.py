@@ -33,7 +33,7 @@ from benchmarks.soak.stores import (
     status_of,
 )
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 Say = Callable[[Any], None]
 _NAMESPACES = ("ann", "bob", "eve")

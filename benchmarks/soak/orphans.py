@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from benchmarks.soak.figures import Budget, Row
 from benchmarks.soak.stores import Words
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 _TOPICS, _PARTS, _KEPT = 40, 5, 50
 

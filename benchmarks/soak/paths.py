@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 from benchmarks.soak.figures import Budget, Row
 from benchmarks.soak.stores import Hashed
 from crabpath_retrievers import CrabPath, CrabPathError
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 
 NAMES = (
     *("a b", "a%20b", "a?b", "a#b", "a+b", "a&b=c", "a;b", "a%00b", "%", "%%", "100%", "a%2Fb"),

@@ -31,7 +31,7 @@ _FORK.set_forkserver_preload(
         "chromadb",
         "psycopg",
         "crabpath_retrievers.crabpath",
-        "crabpath_retrievers.parts.operation.maintenance.doctor.run",
+        "crabpath_retrievers.parts.operation.maintenance.doctor",
         "crabpath_retrievers.vectors.chroma",
         "crabpath_retrievers.storage.fulltext",
     ]

@@ -597,6 +597,12 @@ def find_signs(text: str) -> frozenset[str]:
     return frozenset(word for word in words if _SIGN.search(word))
 
 
+def hash_texts(*values: str) -> str:
+    """Hash texts in their order, as 64 hexadecimal digits."""
+    # Length prefixes distinguish ("ab", "c") from ("a", "bc").
+    return sha256("".join(f"{len(value)}:{value}" for value in values).encode()).hexdigest()
+
+
 def hash_question(namespace: str, question: str) -> str:
     """Id of a query in a namespace: a hash of its tokens in order, and of its signs."""
     words = " ".join(tokenise(question)) or question.strip()

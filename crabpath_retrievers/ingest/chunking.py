@@ -5,7 +5,6 @@ and the targets under which a document can be reached, are references. Documents
 as blank pages, are skipped, with one warning.
 """
 
-import hashlib
 import json
 import logging
 import re
@@ -36,6 +35,7 @@ from crabpath_retrievers.core.text import (
     HEADING_JOINT,
     clean_text,
     drop_repeated_title,
+    hash_texts,
     is_blank,
     list_mention_names,
     prepend_title,
@@ -568,9 +568,7 @@ def _dump_sorted(metadata: Mapping[str, Any]) -> str:
 
 
 def _digest(*values: str) -> str:
-    # Length prefixes distinguish ("ab", "c") from ("a", "bc").
-    joined = "".join(f"{len(value)}:{value}" for value in values)
-    return hashlib.sha256(joined.encode()).hexdigest()[:32]
+    return hash_texts(*values)[:32]
 
 
 def _pair_with_ids(

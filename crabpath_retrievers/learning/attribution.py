@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,25 +143,16 @@ _COMMON_WORD_WEIGHT = 0.2
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
-class AnswerTerms(NamedTuple):
-    """Words of an answer.
-
-    Attributes:
-        weights: The informative words with their weights, in nats.
-        names: Those among them that are names or numbers and do not occur in the query.
-    """
-
-    weights: dict[str, float]
-    names: frozenset[str]
-
-
 def extract_answer_terms(
     answer: str, query_words: Collection[str], idf: Mapping[str, float]
-) -> AnswerTerms:
-    """Extract the informative words of an answer.
+) -> tuple[dict[str, float], set[str]]:
+    """Extract the informative words of an answer with their weights, in nats.
 
     A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
     half of all nodes, and single Latin letters are left out. ``idf`` is in nats by word.
+
+    Returns:
+        The weights; and those words that are names or numbers and do not occur in the query.
     """
     rarest = max(idf.values(), default=0.0)
     weights: dict[str, float] = {}
@@ -179,7 +169,7 @@ def extract_answer_terms(
         weights[word] = max(weight, weights.get(word, 0.0))
         if is_name and word not in query_words:
             names.add(word)
-    return AnswerTerms(weights, frozenset(names))
+    return weights, names
 
 
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
@@ -318,12 +308,12 @@ def _attribute_words(
     if not key or not documents or not idf:
         return ()
     names = _find_named_documents(query, documents)
-    answer_terms = extract_answer_terms(answer, frozenset(query_words), idf)
-    if not answer_terms.weights:
+    weights, answer_names = extract_answer_terms(answer, frozenset(query_words), idf)
+    if not weights:
         return [_NAMED_PRECISION * name for name in names]
     answer_words = set(key.split())
     texts = [tokenise(document.text) for document in documents]
-    words, answered, anchors = _find_answer_words(key, answer_terms, texts)
+    words, answered, anchors = _find_answer_words(key, weights, answer_names, texts)
     if not anchors.any():
         return ()
     rest = {word: idf[word] for word in query_words if word in idf and word not in answer_words}
@@ -334,7 +324,10 @@ def _attribute_words(
 
 
 def _find_answer_words(
-    key: str, answer_terms: AnswerTerms, texts: Sequence[Sequence[str]]
+    key: str,
+    weights: Mapping[str, float],
+    answer_names: Collection[str],
+    texts: Sequence[Sequence[str]],
 ) -> tuple[Floats, BoolArray, BoolArray]:
     """Find where the answer stands.
 
@@ -346,12 +339,12 @@ def _find_answer_words(
         whole = np.array([f" {key} " in f" {' '.join(text)} " for text in texts])
         if whole.any():
             return np.ones(1), whole[:, None], whole
-    contains = _find_words(answer_terms.weights, texts)
-    nats = np.array(list(answer_terms.weights.values()))
-    names = contains[:, [word in answer_terms.names for word in answer_terms.weights]].sum(axis=1)
+    contains = _find_words(weights, texts)
+    nats = np.array(list(weights.values()))
+    names = contains[:, [word in answer_names for word in weights]].sum(axis=1)
     # A single word of a name is not evidence of the name.
     enough = (contains @ nats >= _MIN_ANSWER_SHARE * nats.sum()) & (
-        names >= min(2, len(answer_terms.names))
+        names >= min(2, len(answer_names))
     )
     # Words that no document contains cannot distinguish documents.
     return nats * contains.any(axis=0), contains, enough

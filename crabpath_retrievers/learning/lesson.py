@@ -525,14 +525,13 @@ def _read_edges(
     if not keys:
         return {}, {}
     ids = {known.key: node for node, known in nodes.items()}
-    learned = read.learned.edges(namespace, keys)
     weights, counts = (
         {
             (ids[source], ids[target], kind.label): value
             for (source, target, kind), value in values.items()
             if source in ids and target in ids
         }
-        for values in (learned.weights, learned.counts)
+        for values in read.learned.edges(namespace, keys)
     )
     return weights, counts
 

@@ -23,7 +23,7 @@ from crabpath_retrievers.core.records import (
     Vector,
     compare_vectors,
 )
-from crabpath_retrievers.core.text import count_words, normalise, normalise_name
+from crabpath_retrievers.core.text import count_words, hash_texts, normalise, normalise_name
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.edges import (
     MIN_INHIBITION,
@@ -204,14 +204,14 @@ class NoteContent:
 
 def make_note_id(kind: NoteKind, namespace: str, text: str) -> str:
     """Return the id of a note without one: the same text in one namespace is the same note."""
-    return f"{kind}:{_hash_texts(namespace, text)[:24]}"
+    return f"{kind}:{hash_texts(namespace, text)[:24]}"
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
     """Return a fingerprint of a note's content; an equal one means that nothing changed."""
     targets = (*content.related, "", *content.wrong)
     metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
-    return _hash_texts(
+    return hash_texts(
         kind, content.text, content.title, authority.name, query or "", *targets, *metadata
     )
 
@@ -271,11 +271,6 @@ def build_note(
         feedback,
         (*related_edges, *inhibitory_edges, *beside),
     )
-
-
-def _hash_texts(*values: str) -> str:
-    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
-    return hashlib.sha256("".join(f"{len(v)}:{v}" for v in values).encode()).hexdigest()
 
 
 _MAX_SEEDS = 3  # seeds that get an edge to a new note

@@ -208,12 +208,12 @@ class Recorder:
         content where its giver has said something else in the meantime.
         """
         new, name = given.feedback, given.feedback.feedback_id
-        (kept,) = store.apply([given])
-        if kept.is_new:
-            content = given.created or 0.0, given.vector, given.added, kept.namespace
-            stored = StoredFeedback(kept.sequence, new, "waiting", None, *content)
+        ((sequence, namespace, is_new),) = store.apply([given])
+        if is_new:
+            content = given.created or 0.0, given.vector, given.added, namespace
+            stored = StoredFeedback(sequence, new, "waiting", None, *content)
             return stored, Receipt(name, "waiting")
-        stored = store.learned.read_feedback(kept.sequence)
+        stored = store.learned.read_feedback(sequence)
         known = stored.feedback
         if (new.source, new.user) != (known.source, known.user):
             # An id of the host's for a turn: each giver gets one of their own.

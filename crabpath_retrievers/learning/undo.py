@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -43,12 +42,8 @@ _UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was r
 _MAX_NAME_CHARS = 200
 
 
-class Reverted(NamedTuple):
-    """Owners of the vectors of an undone feedback: ids of episodes and notes."""
-
-    namespace: int
-    episodes: Sequence[str]
-    notes: Sequence[str]
+Reverted = tuple[int, Sequence[str], Sequence[str]]
+"""Owners of the vectors of an undone feedback: key of the namespace, ids of episodes and notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +135,7 @@ class LearningHistory:
             model, notes = model.without(effects.model, effects.later), effects.notes
             # With a note go the episodes that recall it.
             episodes = read.learned.episode_ids(key) if notes else effects.episodes
-            reverted = Reverted(key, episodes, notes)
+            reverted = (key, episodes, notes)
         undo = UndoFeedback(namespace, feedback_id, known.version, model.to_json(), note)
         return undo, reverted
 

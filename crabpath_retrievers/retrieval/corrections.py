@@ -9,7 +9,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +96,9 @@ def _measure_fits(
 ) -> dict[int, float | None]:
     """The fit of corrections to the query, by key; None where it is another question's.
 
+    It is the best similarity, in [-1, 1], of the query to the question that was corrected, to what
+    was wrong and to the text of the note.
+
     Args:
         read: Reads vectors of past questions.
         vector: Of the query.
@@ -146,58 +148,48 @@ def _measure_fits(
         known |= np.array([word in words for word in information.words], dtype=bool)
         known |= has[meant].any(axis=0)
         nearness = np.max(alike, axis=0, initial=-1.0)
-        evidence = CorrectionEvidence(best, mean, similar, expected, wrong, nearness, known)
-        fits[key] = measure_fit(evidence, has, information.nats)
+        is_fit = fits_query(mean, similar, expected, wrong, nearness, known, has, information.nats)
+        fits[key] = best if is_fit else None
     return fits
 
 
-class CorrectionEvidence(NamedTuple):
-    """Evidence that a correction belongs to a query, with ``n`` documents of the pool.
+def fits_query(
+    mean: float,
+    similar: Floats,
+    expected: Floats,
+    wrong: NDArray[np.bool_],
+    alike: Floats,
+    known: NDArray[np.bool_],
+    has: Floats,
+    nats: Floats,
+) -> bool:
+    """Whether a correction fits a query, rather than belonging to another question.
 
-    Attributes:
-        best: The best similarity of the query to the corrected question, to the note's text and to
-            what it corrects.
-        mean: Its similarity to the mean of the three.
-        similar: Similarity of the query to each document, shape ``[n]``.
+    Other documents must be less near to the query than the mean of these is: the question that was
+    corrected, what was wrong and the text of the note. They must be so by a margin that grows with
+    how near they were to the question that was corrected: those were no better answers then. A
+    document like the corrected one counts as nearer for words of the query that only it has, and a
+    twin with such words is what is asked for, however near it is.
+
+    Args:
+        mean: Similarity of the query to that mean.
+        similar: Its similarity to each document of the pool, shape ``[n]``.
         expected: Similarity of the corrected question to each, or of what stands for it; ``[n]``.
-        wrong: Which of them it corrects, shape ``[n]``.
+        wrong: Which of them the correction is about, shape ``[n]``.
         alike: Similarity of each to what it corrects, shape ``[n]``.
         known: Which words of the query are in the corrected question, in the note or in what it
             corrects, shape ``[Q]``.
-    """
-
-    best: float
-    mean: float
-    similar: Floats
-    expected: Floats
-    wrong: NDArray[np.bool_]
-    alike: Floats
-    known: NDArray[np.bool_]
-
-
-def measure_fit(evidence: CorrectionEvidence, has: Floats, nats: Floats) -> float | None:
-    """Fit of a correction to a query, in [-1, 1]; None where it belongs to another question.
-
-    It is the best similarity of the query to the question that was corrected, to what was wrong and
-    to the text of the note. Other documents must be less near to the query than the mean of these
-    is, by a margin that grows with how near they were to the question that was corrected: those
-    were no better answers then. A document like the corrected one counts as nearer for words of the
-    query that only it has, and a twin with such words is what is asked for, however near it is.
-
-    Args:
-        evidence: Of the correction.
         has: 1 for each word of the query that a document has, else 0; shape ``[n, Q]``.
         nats: Information of those words, shape ``[Q]``.
     """
-    other = ~evidence.wrong
-    more = (has - evidence.known) @ nats
+    more = (has - known) @ nats
     share = more / max(1.0, float(nats.sum()))
-    rivals = evidence.similar - _EXPECTED * np.maximum(0.0, evidence.expected)
-    rivals += _WORDS * np.maximum(0.0, evidence.alike) * share
-    if evidence.mean - rivals[other].max(initial=0.0) < _AHEAD:
-        return None
-    twins = other & (evidence.alike >= _TWINS)
-    return None if more[twins].max(initial=0.0) > 0.0 else evidence.best
+    rivals = similar - _EXPECTED * np.maximum(0.0, expected)
+    rivals += _WORDS * np.maximum(0.0, alike) * share
+    if mean - rivals[~wrong].max(initial=0.0) < _AHEAD:
+        return False
+    twins = ~wrong & (alike >= _TWINS)
+    return not more[twins].max(initial=0.0) > 0.0
 
 
 def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:

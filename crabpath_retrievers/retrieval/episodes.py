@@ -107,13 +107,6 @@ class PastTurns(NamedTuple):
     vector: Vector
 
 
-class EpisodeMatch(NamedTuple):
-    """An episode with the similarity of its query to the current one."""
-
-    episode: StoredEpisode
-    similarity: float
-
-
 class _CachedVectors(NamedTuple):
     """Vectors of a small namespace's episodes.
 
@@ -154,43 +147,50 @@ class EpisodeMemory:
         information = _word_information(question)
         total = sum(information.values())
         nearest = self.near(read, question.vector, clock)
-        weighed = [self._weigh(near, information, total, question.text) for near in nearest]
+        weighed = [
+            self._weigh(episode, near, information, total, question.text)
+            for episode, near in nearest
+        ]
         closest = max((alike for _, _, alike in weighed), default=0.0)
         recalled: list[PastTurns] = []
-        for near, (same, other, alike) in zip(nearest, weighed, strict=True):
+        for (episode, _), (same, other, alike) in zip(nearest, weighed, strict=True):
             weight = other * alike**_SHARPNESS / max(closest, _LEAST_WEIGHT) ** _WIDENING
             if same or weight >= _LEAST_WEIGHT:
-                stated = near.episode.labelled_turns > 0
+                stated = episode.labelled_turns > 0
                 again = same * (1.0 if stated else _INFERRED)
-                words = _get_words(near.episode.query)
-                past = near.episode.documents, near.episode.vector.astype(np.float32)
+                words = _get_words(episode.query)
+                past = episode.documents, episode.vector.astype(np.float32)
                 recalled.append(PastTurns(again, weight, words, stated, *past))
         return recalled
 
     def _weigh(
         self,
-        near: EpisodeMatch,
+        episode: StoredEpisode,
+        similarity: float,
         information: Mapping[str, float],
         total: float,
         text: str,
     ) -> tuple[float, float, float]:
         """Weights of an episode as one of the same query and of another, and their similarity."""
-        settings, past = self._settings, _get_words(near.episode.query)
+        settings, past = self._settings, _get_words(episode.query)
         shared, overlap = _compare_words(information, total, past)
         same = max(
-            _scale_above(near.similarity, settings.same_query_similarity),
+            _scale_above(similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
-        if _get_signs(text) != _get_signs(near.episode.query):
+        if _get_signs(text) != _get_signs(episode.query):
             same = 0.0  # "C" and "C#" have the same words, and nearly the same vector
-        alike = (max(0.0, near.similarity) + overlap) / 2
-        other = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns))
-        if (same or other) and is_opposed(text, near.episode.query):
+        alike = (max(0.0, similarity) + overlap) / 2
+        other = (1.0 - same) * max(0.0, min(1.0, episode.labelled_turns))
+        if (same or other) and is_opposed(text, episode.query):
             same, other = 0.0, other * (1.0 - overlap)
         return same, other, alike
 
-    def near(self, read: Reader, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
-        """The nearest episodes of a namespace, nearest first; none for a vector of zeros."""
+    def near(self, read: Reader, vector: Vector, clock: Clock) -> list[tuple[StoredEpisode, float]]:
+        """The nearest episodes of a namespace with their similarities, nearest first.
+
+        None for a vector of zeros.
+        """
         if not vector.any():
             return []
         namespace, neighbours = clock.key, self._settings.neighbours
@@ -277,11 +277,11 @@ class EpisodeMemory:
 
     def _rank(
         self, read: Reader, vector: Vector, episodes: Sequence[StoredEpisode]
-    ) -> list[EpisodeMatch]:
+    ) -> list[tuple[StoredEpisode, float]]:
         vectors = [episode.vector for episode in episodes]
         similar = compare_vectors(vectors, vector, read.stretch)
-        matches = [EpisodeMatch(e, near) for e, near in zip(episodes, similar, strict=True)]
-        matches.sort(key=lambda near: (-near.similarity, near.episode.id))
+        matches = [*zip(episodes, similar, strict=True)]
+        matches.sort(key=lambda match: (-match[1], match[0].id))
         return matches[: self._settings.neighbours]
 
     def find_episode(

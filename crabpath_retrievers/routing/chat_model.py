@@ -18,7 +18,6 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.model_client import (
     ModelBreaker,
     ModelClient,
-    ModelReply,
     RouterSettings,
 )
 from crabpath_retrievers.routing.policy import (
@@ -116,13 +115,13 @@ class ChatModelRouter:
         if sent is None:
             note = f"not asked: no candidate fits into {self.settings.max_input_tokens} tokens"
             return default._replace(notes=(note,))
-        reply = yield from self._client.reply(sent.messages, request.callbacks)
-        answer = parse_answer(reply.answer, range(1, len(sent.offered) + 1), request.budget)
-        failure = reply.failure
+        reply, failure, attempts = yield from self._client.reply(sent.messages, request.callbacks)
+        answer = parse_answer(reply, range(1, len(sent.offered) + 1), request.budget)
         if failure is None and answer is None:
-            failure = ValueError(_explain_unusable(_get_message(reply.answer)))
+            failure = ValueError(_explain_unusable(_get_message(reply)))
         self._breaker.report(failure)
-        usage = self._measure_usage(sent, reply, failed=failure is not None)
+        failures = attempts - (failure is None)
+        usage = self._measure_usage(sent, _get_message(reply), attempts, failures)
         if answer is None:
             return default._replace(usage=usage, notes=(f"failed: {failure!r}"[:_MAX_NOTE],))
         routed = merge_decisions(request, default, sent.offered, answer)
@@ -138,9 +137,9 @@ class ChatModelRouter:
         built = build_prompt(request, candidates, self._count_tokens, budget)
         return built if built.offered and built.tokens <= budget else None
 
-    def _measure_usage(self, sent: RouterPrompt, reply: ModelReply, *, failed: bool) -> ModelUsage:
-        calls, failures = reply.attempts, reply.attempts - (not failed)
-        message = _get_message(reply.answer)
+    def _measure_usage(
+        self, sent: RouterPrompt, message: Any, calls: int, failures: int
+    ) -> ModelUsage:
         if not isinstance(message, BaseMessage):
             return ModelUsage(calls, failures=failures)
         metadata: Any = getattr(message, "usage_metadata", None) or {}

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from langchain_core.language_models import BaseChatModel, SimpleChatModel
@@ -80,21 +79,6 @@ class RouterSettings(ValidatedSettings):
     """``method`` of ``with_structured_output``; None for what the model prefers."""
 
 
-@dataclass(slots=True)
-class ModelReply:
-    """The reply of a model, or its failure.
-
-    Attributes:
-        answer: The message, or the result of ``with_structured_output(include_raw=True)``.
-        failure: The error, if there is no answer.
-        attempts: Number of requests made.
-    """
-
-    answer: Any = None
-    failure: Exception | None = None
-    attempts: int = 0
-
-
 class ModelClient:
     """Sends requests to one model."""
 
@@ -107,39 +91,45 @@ class ModelClient:
         with suppress(Exception):  # models raise many kinds of errors here
             self._structured = self.model.with_structured_output(Route, include_raw=True, **options)
 
-    def reply(self, messages: Sequence[BaseMessage], callbacks: Any) -> Operations[ModelReply]:
-        """Send messages, within the timeout of the settings; failures are returned, not raised."""
+    def reply(
+        self, messages: Sequence[BaseMessage], callbacks: Any
+    ) -> Operations[tuple[Any, Exception | None, int]]:
+        """Send messages, within the timeout of the settings; failures are returned, not raised.
+
+        Returns:
+            The message, or the result of ``with_structured_output(include_raw=True)``; the error
+            where there is no answer; and the number of requests made.
+        """
         # Without the tag, LangGraph streams the tokens of the decision to the user.
         config: RunnableConfig = {"run_name": "crabpath_router", "tags": ["nostream"]}
         if callbacks is not None:
             config["callbacks"] = callbacks
-        reply, unsupported = ModelReply(), False
+        attempts, unsupported = 0, False
         runnable = self._structured or self.model
         end = time.monotonic() + self._settings.timeout
         while True:
-            reply.attempts += 1
+            attempts += 1
             try:
-                reply.answer = yield from self._send(runnable, list(messages), config, end)
+                answer = yield from self._send(runnable, list(messages), config, end)
             except Exception as error:
                 raise_interruption(error)
-                reply.failure = error
+                failure = error
             else:
                 # Only a plain answer shows that the output format, not the request, was refused.
                 if unsupported:
                     self._structured = None
-                return ModelReply(reply.answer, None, reply.attempts)
-            missing = _is_unsupported(reply.failure)
+                return answer, None, attempts
+            missing = _is_unsupported(failure)
             # Clients raise for output that they cannot parse; plain output is parsed here.
-            if runnable is not self.model and (missing or isinstance(reply.failure, ValueError)):
+            if runnable is not self.model and (missing or isinstance(failure, ValueError)):
                 runnable, unsupported = self.model, missing
-            elif not _is_transient(reply.failure):
-                return reply
-            if reply.attempts > self._settings.max_retries:
-                return reply
-            yield from _pause(reply.attempts, end)
+            elif not _is_transient(failure):
+                return None, failure, attempts
+            if attempts > self._settings.max_retries:
+                return None, failure, attempts
+            yield from _pause(attempts, end)
             if time.monotonic() >= end:
-                reply.failure = make_timeout_error(self._settings.timeout)
-                return reply
+                return None, make_timeout_error(self._settings.timeout), attempts
 
     def _send(
         self, runnable: Runnable[Any, Any], messages: Any, config: RunnableConfig, end: float

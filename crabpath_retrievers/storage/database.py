@@ -181,9 +181,7 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
 def open_connection(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
     """Open a connection; the wait for it counts towards the time limit of the call.
 
-    Args:
-        engine: Engine of the store.
-        lazy: Whether commits may be lost in a power failure, until another commit syncs them.
+    A ``lazy`` one may lose commits in a power failure, until another commit syncs them.
     """
     with track_waiting():
         connection = engine.connect().execution_options(**{_LAZY: lazy})
@@ -255,11 +253,7 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
 
 @contextmanager
 def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a connection whose statements all see the same state of the database.
-
-    Args:
-        engine: Engine with autocommit.
-    """
+    """Open a connection (of an autocommit engine) that sees one state of the database."""
     if engine.dialect.name != "sqlite":
         apart = engine.execution_options(isolation_level="REPEATABLE READ")
         with apart.connect() as connection:

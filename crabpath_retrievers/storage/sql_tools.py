@@ -27,8 +27,7 @@ from crabpath_retrievers.core.records import Vector
 def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
     """Open a cursor of the driver; raises its errors as SQLAlchemy's.
 
-    Args:
-        connection: An open connection; invalidated when the error says that it is dead.
+    An error that says that the connection is dead invalidates it.
     """
     dialect = connection.dialect
     # psycopg decodes binary answers twice as fast as text.
@@ -76,58 +75,63 @@ class CompiledSelect:
                 where several columns are compared at once.
         """
         dialect = connection.dialect.name
-        given = {name: _list_values(value, dialect) for name, value in parameters.items()}
-        shape = (
-            dialect,
-            *(0 if _is_array(v, dialect) else len(given[n]) for n, v in parameters.items()),
-        )
+        given = {name: _bind_parameter(value, dialect) for name, value in parameters.items()}
+        lengths = (len(value) if isinstance(value, list) else 0 for value in given.values())
+        shape = (dialect, *lengths)
         if shape not in self._compiled:
-            self._compiled[shape] = self._compile(connection, parameters)
+            arrays = {
+                name
+                for name, value in parameters.items()
+                if isinstance(value, list) and not isinstance(given[name], list)
+            }
+            self._compiled[shape] = self._compile(connection, given, arrays)
         text, order = self._compiled[shape]
+        values: list[Any] = []
+        for value in map(given.__getitem__, order):
+            if not isinstance(value, list):
+                values.append(value)
+            elif isinstance(value[0], tuple):
+                values.extend(chain.from_iterable(value))
+            else:
+                values.extend(value)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, [value for name in order for value in given[name]])
+            cursor.execute(text, values)
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _compile(
-        self, connection: sa.Connection, parameters: Mapping[str, Any]
+        self, connection: sa.Connection, given: Mapping[str, Any], arrays: AbstractSet[str]
     ) -> tuple[str, tuple[str, ...]]:
-        dialect = connection.dialect.name
         statement: Any = replacement_traverse(self._statement, {}, _inline_constant)
-        arrays = {name for name, value in parameters.items() if _is_array(value, dialect)}
         if arrays:
+            dialect = connection.dialect.name
             compare = partial(_compare_with_array, arrays=arrays, dialect=dialect)
             statement = replacement_traverse(statement, {}, compare)
-        padded = {
-            name: _pad_list(value)
-            for name, value in parameters.items()
-            if isinstance(value, list) and not _is_array(value, dialect)
-        }
-        compiled = statement.params(**{**parameters, **padded}).compile(
+        padded = {name: value for name, value in given.items() if isinstance(value, list)}
+        compiled = statement.params(**given).compile(
             dialect=_get_positional_dialect(connection),
             compile_kwargs={"render_postcompile": True},
         )
         # The values of a list stand next to each other, as ids_1, ids_2, …
-        names = {name: name for name in parameters if name not in padded} | {
+        names = {name: name for name in given if name not in padded} | {
             f"{name}_1{'_1' * isinstance(values[0], tuple)}": name
             for name, values in padded.items()
         }
         return str(compiled), tuple(names[name] for name in compiled.positiontup if name in names)
 
 
-def _is_array(value: Any, dialect: str) -> bool:
-    """Whether a parameter is passed to the driver as one array."""
-    flat = isinstance(value, list) and not (value and isinstance(value[0], tuple))
-    return flat and (dialect == "postgresql" or len(value) > _MOST_BOUND)
-
-
-def _list_values(value: Any, dialect: str) -> list[Any]:
-    """Values that the driver gets for one parameter, in order."""
+def _bind_parameter(value: Any, dialect: str) -> Any:
+    """A parameter as the statement gets it: of a list the text of one array, or padded values."""
     if not isinstance(value, list):
-        return [value]
-    if _is_array(value, dialect):
-        return [format_array(value) if dialect == "postgresql" else to_json(value).decode()]
-    padded = _pad_list(value)
-    return [*chain.from_iterable(padded)] if isinstance(padded[0], tuple) else padded
+        return value
+    is_flat = not (value and isinstance(value[0], tuple))
+    if is_flat and dialect == "postgresql":
+        return format_array(value)
+    if is_flat and len(value) > _MOST_BOUND:
+        return to_json(value).decode()
+    if not value:
+        return [None]
+    size = 1 << (len(value) - 1).bit_length()
+    return value + [value[-1]] * (size - len(value))
 
 
 def format_array(values: Iterable[int | str]) -> str:
@@ -233,13 +237,6 @@ def build_upsert(insert: Callable[..., Any], table: sa.Table) -> Any:
         c.name: statement.excluded[c.name] for c in table.c if c.name not in {k.name for k in key}
     }
     return statement.on_conflict_do_update(index_elements=key, set_=update)
-
-
-def _pad_list(values: list[Any]) -> list[Any]:
-    if not values:
-        return [None]
-    size = 1 << (len(values) - 1).bit_length()
-    return values + [values[-1]] * (size - len(values))
 
 
 T = TypeVar("T")
@@ -362,13 +359,7 @@ class Queries:
 
 
 def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
-    """Decode rows; damaged ones are skipped with a warning.
-
-    Args:
-        what: Name of a row for the warning, with its article.
-        rows: Rows as stored.
-        read: Decodes one row.
-    """
+    """Decode rows; damaged ones are skipped with a warning about ``what`` each is, as "a chunk"."""
     found: list[T] = []
     for row in rows:
         try:

@@ -8,10 +8,11 @@ import pytest
 from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.core.records import Authority, StoredWeight, Tier
-from crabpath_retrievers.parts.operation.maintenance.health.queries import EdgeGroup, TurnFacts
-from crabpath_retrievers.parts.operation.maintenance.health.report import (
+from crabpath_retrievers.parts.operation.maintenance.health import (
+    EdgeGroup,
     EdgeTally,
     HealthMeasurements,
+    TurnFacts,
     assess_health,
     count_edges,
 )

@@ -180,7 +180,7 @@ def test_removed_documents_stay_removed(memory, host):
     assert memory.undo("g").status == "undone"
     assert set(host.usage()) == {"b", "c"}
     keys = set(memory.store.learned.keys("abc").values())
-    found = memory.store.learned.edges("default", sorted(keys)).counts
+    found = memory.store.learned.edges("default", sorted(keys))[1]
     assert {node for a, b, _ in found for node in (a, b)} <= keys
 
 
@@ -412,8 +412,8 @@ def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
     index_vectors(memory)
     memory.namespaces.restore(snapshot)
     clock = memory.store.walk.get_clock("default")
-    (near,) = episodes.near(memory.store, memory.embedder.query("who?"), clock)
-    assert near.episode.query == "who?"
+    ((episode, _),) = episodes.near(memory.store, memory.embedder.query("who?"), clock)
+    assert episode.query == "who?"
     assert not counted or memory.index.beside(f"episodes-{clock.key}").count() == 1
 
 

@@ -12,12 +12,14 @@ from tables import read_journal
 
 from crabpath_retrievers import CrabPath, EdgeKind, Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import MaintenanceSettings
+from crabpath_retrievers.core.records import StoredWeight
 from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
     StoreLockedError,
 )
+from crabpath_retrievers.parts.operation.maintenance.queries import LearnedWeight
 from tests.seams import get_engine, get_services, make_change
 
 STEPS = ["health", "autotune", "fade", "prune", "connect", "compact"]
@@ -103,13 +105,8 @@ def test_what_was_touched_since_it_was_read_stays(aged):
     (rows,) = read(aged, s.overlay)
     (old,) = [row for row in rows if row[2] == key_of(aged, "d5")]
     adjust(aged, ("d5", 0.1))
-    aged.store.apply(
-        [
-            make_change(
-                "drop_weights", "run", "ann", (make_change("DroppedWeight", *old[1:4], old[5]),)
-            )
-        ]
-    )
+    read_before = LearnedWeight(*old[1:4], StoredWeight(old[4], old[5]), in_text=False)
+    aged.store.apply([make_change("drop_weights", "run", "ann", (read_before,))])
     assert FADED in weights(aged, "d0")
 
 

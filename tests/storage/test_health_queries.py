@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.core.records import StoredWeight
-from crabpath_retrievers.parts.operation.maintenance.health.queries import (
+from crabpath_retrievers.parts.operation.maintenance.health import (
     EdgeGroup,
     HealthQueries,
     TurnFacts,
@@ -70,7 +70,7 @@ def test_samples_are_even_and_always_the_same(store, graph, make):
     rows, share = edges.sample_learned(ann, 20)
     assert share == pytest.approx(0.2)
     assert len(rows) == pytest.approx(20, abs=8)
-    (counted, promoted), share = edges.count_pairs(ann, 50)
+    counted, promoted, share = edges.count_pairs(ann, 50)
     assert share == pytest.approx(50 / 199)
     assert counted == pytest.approx(50, abs=12)
     assert promoted / counted == pytest.approx(100 / 199, abs=0.15)
@@ -105,7 +105,7 @@ def test_edges_of_the_text_and_those_that_were_learned(store, keys):
         (0.4, 0.0, False),
         (0.3, 0.0, None),
     }
-    assert [r.stored.weight for r in edges.sample_learned(bob, ALL).found] == [0.9]
+    assert [r.stored.weight for r in edges.sample_learned(bob, ALL)[0]] == [0.9]
 
 
 def test_the_latest_turns_of_one_namespace(store, keys):

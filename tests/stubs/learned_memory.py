@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.storage import GraphStore
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -56,8 +56,8 @@ def rows(store: GraphStore) -> dict[str, list]:
 
 
 def _tables(dump) -> Iterator[tuple[str, list]]:
-    for selection in dump.select_all():
-        yield selection.name, [row for part in dump.rows(selection) for row in part]
+    for name, where in dump.select_all().items():
+        yield name, [row for part in dump.rows(name, where) for row in part]
 
 
 def _sorted(read: list) -> list:

@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, Node, StoreError, migrate
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change
 
@@ -71,7 +71,7 @@ def test_an_interrupted_index_is_made_up_for(taught, learned, open_memory, tmp_p
 def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     """One transaction: what breaks it off leaves an empty store."""
     with open_dump(learned.store) as dump:
-        blocks, last = list(dump.blocks(dump.select_all())), dump.get_last_keys()
+        blocks, last = list(dump.blocks()), dump.get_last_keys()
 
     def broken():
         yield from blocks[: len(blocks) // 2]
@@ -109,12 +109,12 @@ def test_it_shows_one_moment(learned, open_memory, location):
         store.transfer.copy_from(dump, "one")
     before = rows(store.store)
     with open_dump(store.store) as dump:
-        turns = next(s for s in dump.select_all() if s.name == "turns")
+        turns = dump.select_all()["turns"]
         store.retrieve("Another question?")
         store.store.flush()
         store.add_documents([Document("More.", id="more")], split=False)
-        assert sum(map(len, dump.rows(turns))) == len(before["turns"])
-        assert dump.counts(dump.select_all())["nodes"] == 41
+        assert sum(map(len, dump.rows("turns", turns))) == len(before["turns"])
+        assert dump.counts()["nodes"] == 41
     assert len(rows(store.store)["turns"]) == len(before["turns"]) + 1
 
 
@@ -136,7 +136,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
         gone = Mock(side_effect=StoreError("the database is gone"))
-        patched.setattr("crabpath_retrievers.parts.operation.transfer.dump.Dump.rows", gone)
+        patched.setattr("crabpath_retrievers.parts.operation.transfer.export.Dump.rows", gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before

@@ -21,7 +21,7 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 from crabpath_retrievers.learning.outcomes import FeedbackSink
-from crabpath_retrievers.parts.operation.transfer.log_formats import parse_correction
+from crabpath_retrievers.parts.operation.transfer.replay_file import parse_correction
 
 if TYPE_CHECKING:
     from langsmith import Client

@@ -18,11 +18,11 @@ from crabpath_retrievers.parts.operation.maintenance import (
     MaintenanceRunner,
 )
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.parts.operation.maintenance.health.measure import (
+from crabpath_retrievers.parts.operation.maintenance.health import (
+    HealthReport,
     load_past_reports,
     measure_health,
 )
-from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport
 from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
 from crabpath_retrievers.vectors.embedder import Embedder
 

@@ -7,11 +7,14 @@ from crabpath_retrievers.core.calls import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Component
-from crabpath_retrievers.parts.operation.transfer.archive_reader import Archive, open_archive
-from crabpath_retrievers.parts.operation.transfer.dump import Dump
-from crabpath_retrievers.parts.operation.transfer.export import ExportResult, export_archive
-from crabpath_retrievers.parts.operation.transfer.fill import Block, ImportResult, import_store
-from crabpath_retrievers.parts.operation.transfer.import_ import fill_namespace, select_namespace
+from crabpath_retrievers.parts.operation.transfer.archive import Archive, Block, open_archive
+from crabpath_retrievers.parts.operation.transfer.export import Dump, ExportResult, export_archive
+from crabpath_retrievers.parts.operation.transfer.fill import (
+    ImportResult,
+    fill_namespace,
+    import_store,
+    select_namespace,
+)
 
 
 class MemoryTransfer(Component):
@@ -93,9 +96,8 @@ class MemoryTransfer(Component):
         Raises:
             InvalidInputError: This memory is not empty.
         """
-        blocks = dump.blocks(dump.select_all())
         with self._services.store.hold_ingest_lock():
-            return self._fill(blocks, dump.get_last_keys(), origin)
+            return self._fill(dump.blocks(), dump.get_last_keys(), origin)
 
     def _fill(self, blocks: Iterable[Block], last: Mapping[str, int], origin: str) -> ImportResult:
         services = self._services

@@ -9,7 +9,7 @@ from typing import Any
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.parts.operation.transfer.dump import open_dump
+from crabpath_retrievers.parts.operation.transfer.export import open_dump
 from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.database import parse_url
@@ -44,7 +44,7 @@ def migrate(
     if _is_same_place(place, goal):
         return _reindex(goal, vectors)
     with closing(GraphStore(place)) as store, open_dump(store) as dump:
-        known = [store.name, dump.counts(dump.select_all()), dump.get_last_keys()]
+        known = [store.name, dump.counts(), dump.get_last_keys()]
         origin = sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
         with CrabPath.open(goal, vectors=vectors) as memory:
             return memory.transfer.copy_from(dump, origin)

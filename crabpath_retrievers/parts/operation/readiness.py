@@ -16,7 +16,7 @@ from crabpath_retrievers.memory.services import (
     add_replica,
     ask_parts,
 )
-from crabpath_retrievers.parts.operation.maintenance.doctor.checks import check_version
+from crabpath_retrievers.parts.operation.maintenance.doctor import check_version
 from crabpath_retrievers.storage.database import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState
 from crabpath_retrievers.storage.store import ReadOnlyStore

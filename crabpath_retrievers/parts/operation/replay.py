@@ -90,11 +90,8 @@ class _Row(NamedTuple):
     vector: Vector | None = None
 
 
-class _Result(NamedTuple):
-    """Outcome of a line, and why nothing was learned from it, if nothing was."""
-
-    counted: tuple[str, ...]
-    why: str | None = None
+_Result = tuple[tuple[str, ...], str | None]
+"""As what a line counts, and why nothing was learned from it, if nothing was."""
 
 
 class Replay:
@@ -296,17 +293,17 @@ class Replay:
             services.recorder.catch_up()
 
     def _count(self, rows: Sequence[_Row], results: Sequence[_Result]) -> None:
-        for row, result in zip(rows, results, strict=True):
-            self._counts.update(result.counted)
-            if result.why is not None:
+        for row, (counted, why) in zip(rows, results, strict=True):
+            self._counts.update(counted)
+            if why is not None:
                 refused = self._bad if row.past is None else self._refused
-                refused.append(LineError(row.line.number, result.why))
+                refused.append(LineError(row.line.number, why))
 
     def _add_rows(self, store: Store, rows: Sequence[_Row]) -> list[_Result]:
         names = [row.line.name(self._namespace) for row in rows]
         known = self._find_known(store, names)
         return [
-            _Result((), row.why)
+            ((), row.why)
             if row.past is None or row.why is not None
             else self._add(store, row.past, name, row.vector, known=name in known)
             for row, name in zip(rows, names, strict=True)
@@ -320,21 +317,21 @@ class Replay:
         counted: tuple[str, ...] = ()
         if known:
             if store.history.get_feedback_state(name, self._namespace) is not None:
-                return _Result(("before",))
+                return (("before",), None)
             asked = store.turns.find(name, namespace=self._namespace)
             turn = None if asked is None else asked.turn.id
             if past.said is None:
-                return _Result(("before",))
+                return (("before",), None)
         if turn is None:
             turn, counted = self._ask(store, past, name, vector), ("asked",)
         if past.said is None:
-            return _Result(counted)
+            return counted, None
         given = Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
         with limit_waiting(self._services.settings.time_limit):
             receipt = self._services.recorder.record(given, store)
         status = "learned" if receipt.status == "applied" else receipt.status
         why = str(receipt.note) if status == "refused" else None
-        return _Result(counted if why else (*counted, status), why)
+        return counted if why else (*counted, status), why
 
     def _ask(self, store: Store, past: ReplayRecord, name: str, vector: Vector | None) -> str:
         """Id of the turn."""

@@ -119,11 +119,11 @@ class EdgeQueries(Queries):
         total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
         steady = [FarEnd(end, _KINDS[kind], prior, prior) for end, kind, prior in rows]
         replaced = [
-            row.end._replace(weight=row.end.prior)
-            for row in moving.values()
-            if row.in_text and weights.holds(row.end.prior)
+            edge._replace(weight=edge.prior)
+            for edge, in_text, _ in moving.values()
+            if in_text and weights.holds(edge.prior)
         ]
-        added = [row.end for row in moving.values() if row.seen and weights.holds(row.end.weight)]
+        added = [edge for edge, _, seen in moving.values() if seen and weights.holds(edge.weight)]
         total = int(total) - len(replaced) + len(added)
         if skipped and not steady:
             return [], total
@@ -150,9 +150,12 @@ class EdgeQueries(Queries):
 
     def _read_moving(
         self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
-    ) -> dict[tuple[int, int], "_MovingEdge"]:
-        """The edges whose weight the namespace learned, or decays in it, by far end and kind."""
-        found: dict[tuple[int, int], _MovingEdge] = {}
+    ) -> dict[tuple[int, int], tuple[FarEnd, bool, bool]]:
+        """The edges whose weight the namespace learned, or decays in it, by far end and kind.
+
+        With each, whether the text has it, too, and whether the namespace sees its end.
+        """
+        found: dict[tuple[int, int], tuple[FarEnd, bool, bool]] = {}
         other, end = nodes.alias("other"), nodes.alias("end")
         seen = other.c.owner.in_((0, clock.key)) & (notes.c.node.is_(None) | IS_CURRENT)
 
@@ -167,8 +170,7 @@ class EdgeQueries(Queries):
                 stored = StoredWeight(weight, decay_at, floor or 0.0, authority)
                 now = stored.decay_to(clock.exponent)
                 edge = FarEnd(end_key, _KINDS[kind], now, prior or 0.0)
-                moving = _MovingEdge(edge, prior is not None, bool(visible))
-                found.setdefault((end_key, kind), moving)
+                found.setdefault((end_key, kind), (edge, prior is not None, bool(visible)))
 
         of_text = (edges.c.prior, edges.c.floor)
         if clock.weights:
@@ -179,19 +181,6 @@ class EdgeQueries(Queries):
             fades = (edges.c.prior != edges.c.floor, edges.c.decay_at < clock.exponent)
             add(edges, edges, (edges.c.prior, edges.c.decay_at, *of_text), *fades)
         return found
-
-
-class _MovingEdge(NamedTuple):
-    """An edge with a learned or decayed weight.
-
-    Attributes:
-        in_text: Whether the text has the edge, too.
-        seen: Whether the namespace sees its end.
-    """
-
-    end: FarEnd
-    in_text: bool
-    seen: bool
 
 
 def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:

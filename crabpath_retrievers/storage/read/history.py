@@ -312,13 +312,7 @@ class HistoryQueries(Queries):
     def get_weight_changes(
         self, namespace: str, edges: Iterable[EdgeName], most: int
     ) -> dict[EdgeName, tuple[StoredWeightChange, ...]]:
-        """The latest changes of learned weights by feedback, newest first.
-
-        Args:
-            namespace: Name of the namespace.
-            edges: Edges by name; those without changes are left out of the result.
-            most: Limit per edge.
-        """
+        """The latest changes by feedback of the learned weights that have any, newest first."""
         wanted = set(edges)
         if not wanted:
             return {}
@@ -336,11 +330,6 @@ class HistoryQueries(Queries):
         """Changes of learned weights of a namespace, newest first, with before and after.
 
         Weights are traced back from what they are now, through all later changes of an edge.
-
-        Args:
-            clock: Clock of the namespace.
-            wanted: Which changes.
-            limit: How many at most.
         """
         c = weight_changes.c
         edge = (c.source, c.target, c.kind)
@@ -423,12 +412,7 @@ _DECIMALS = 9
 def _trace_back(
     moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
 ) -> dict[int, tuple[float, float]]:
-    """Weights before and after each change, by its number; those of dropped edges are left out.
-
-    Args:
-        moves: All changes of some edges since a time.
-        weights: Weights of these edges now.
-    """
+    """Weights before and after each change, by its number; those of dropped edges are left out."""
     of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
     for move in moves:
         of_edge[move.source, move.target, move.kind].append(move)

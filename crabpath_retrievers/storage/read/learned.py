@@ -106,18 +106,6 @@ class KnownNode(NamedTuple):
     wins: float
 
 
-class LearnedEdges(NamedTuple):
-    """Learned edges that leave some nodes, by keys and kind.
-
-    Attributes:
-        weights: Effective weights, in [-1, 1].
-        counts: Evidence for edges that do not exist yet.
-    """
-
-    weights: dict[EdgeTriple, float]
-    counts: dict[EdgeTriple, float]
-
-
 class UsageCounts(NamedTuple):
     """Turns that used a returned document, turns that did not; nats of reward lost by failures."""
 
@@ -330,13 +318,7 @@ class LearnedQueries(Queries):
         return {key: UsageCounts(*counts) for key, *counts in rows}
 
     def rank_by_use(self, namespace: int, limit: int, *, least: bool) -> list[DocumentUse]:
-        """Chunks and notes with usage counts that a namespace sees, the most useful first.
-
-        Args:
-            namespace: Key of the namespace.
-            limit: How many at most.
-            least: The least useful first instead.
-        """
+        """Used chunks and notes that a namespace sees, the most or the ``least`` useful first."""
         wins, losses = usage.c.wins, usage.c.losses
         useful = (wins + 1.0) / (wins + losses + 2.0)
         query = (
@@ -352,13 +334,7 @@ class LearnedQueries(Queries):
     def list_namespaces(
         self, names: Iterable[str] | None, after: str, limit: int
     ) -> list[NamespaceRecord]:
-        """Namespaces in the order of their names.
-
-        Args:
-            names: Only these; None for all.
-            after: Only names behind this one, as the database sorts them.
-            limit: How many at most.
-        """
+        """Namespaces, or those of ``names``, behind ``after`` in the order of the database."""
         n = namespaces.c
         given = sa.select(sa.func.count()).where(feedback.c.namespace == n.name)
         query = sa.select(
@@ -438,12 +414,7 @@ class LearnedQueries(Queries):
         return {node: key for node, key, _ in sorted(rows, key=lambda row: -row[2])}
 
     def nodes(self, namespace: int, ids: Iterable[str]) -> dict[str, KnownNode]:
-        """The nodes with these ids, by id; unknown ids are left out.
-
-        Args:
-            namespace: Key of the namespace.
-            ids: Ids of nodes, as recorded.
-        """
+        """The nodes with these ids, by id; unknown ids are left out."""
         rows = self._run(_NODES, namespace=namespace, ids=list(ids))
         return {
             node: KnownNode(
@@ -453,22 +424,25 @@ class LearnedQueries(Queries):
             for node, key, owner, vector, wins in sorted(rows, key=lambda row: -row[2])
         }
 
-    def edges(self, namespace: str, sources: Sequence[int]) -> LearnedEdges:
-        """Weights and counts of the edges that leave these nodes."""
-        found = LearnedEdges({}, {})
+    def edges(
+        self, namespace: str, sources: Sequence[int]
+    ) -> tuple[dict[EdgeTriple, float], dict[EdgeTriple, float]]:
+        """Effective weights of the learned edges that leave these nodes; counts of those to be."""
+        weights: dict[EdgeTriple, float] = {}
+        counts: dict[EdgeTriple, float] = {}
         rows = self._run(_EDGES, name=namespace, sources=list(sources))
         for source, target, kind, value, decay_at, exponent, authority in rows:
             edge = (source, target, _BY_VALUE[kind])
             if authority is None:
-                found.counts[edge] = max(0.0, value)  # see ``registry.COUNTERS``
+                counts[edge] = max(0.0, value)  # see ``registry.COUNTERS``
             else:
                 stored = StoredWeight(value, decay_at, authority=authority)
-                found.weights[edge] = stored.decay_to(exponent)
-        return found
+                weights[edge] = stored.decay_to(exponent)
+        return weights, counts
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
         """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
-        return self.edges(namespace, sources).weights
+        return self.edges(namespace, sources)[0]
 
     def get_feedback(self, feedback_id: str, namespace: str | None = None) -> StoredFeedback:
         """Feedback of a namespace, or of any, by its id; as :meth:`read_feedback`."""
@@ -626,12 +600,7 @@ class RegionQueries(Queries):
     def get_transitions(
         self, namespace: int, places: Sequence[tuple[int, int]]
     ) -> list[TransitionCount]:
-        """Transition counts of a namespace from these regions.
-
-        Args:
-            namespace: Key of the namespace.
-            places: Regions, as ``(level, key of the hub)``.
-        """
+        """Transition counts from these regions of a namespace, each ``(level, key of the hub)``."""
         levels, regions = ({place[part] for place in places} for part in (0, 1))
         rows = self._run(_STEPS, namespace=namespace, levels=list(levels), regions=list(regions))
         known = set(places)

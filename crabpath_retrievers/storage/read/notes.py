@@ -173,16 +173,7 @@ class NoteQueries(Queries):
         return [NoteOrigin(*row) for row in rows]
 
     def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
-        """The latest corrections of these documents, and of the notes that correct them.
-
-        Args:
-            namespace: Key of the namespace whose notes they are.
-            keys: Keys of documents, and of notes.
-            limit: Most corrections.
-
-        Returns:
-            Corrections, the note that was said last first.
-        """
+        """The latest corrections of documents and of the notes that correct them, newest first."""
         rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
         return [Correction(*row) for row in rows]
 

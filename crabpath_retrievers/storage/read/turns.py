@@ -316,13 +316,7 @@ class TurnLog(Queries):
     def list_newest(
         self, namespace: int, limit: int, *, until: int | None = None
     ) -> list[TurnRecord]:
-        """The last turns of a namespace, newest first.
-
-        Args:
-            namespace: Key of the namespace.
-            limit: How many at most.
-            until: Only turns before this one, by its number; None for all.
-        """
+        """The last turns of a namespace before the one numbered ``until``, newest first."""
         query = (
             sa.select(turns.c.record, _CONSUMER)
             .where(turns.c.namespace == namespace)

@@ -180,12 +180,7 @@ class _OutgoingEdges(NamedTuple):
     def weigh(
         self, learned: Mapping[tuple[int, EdgeKind], StoredWeight], exponent: float
     ) -> list[OutgoingEdge]:
-        """The edges with their weights in a namespace.
-
-        Args:
-            learned: Learned weights by key of the target and kind.
-            exponent: Decay exponent of the namespace.
-        """
+        """The edges with their weights in a namespace, from its learned ones by target and kind."""
         if not learned and (self.steady or not exponent):
             return self.edges
         weighed = []
@@ -306,11 +301,8 @@ class VersionCache(Generic[K, V]):
         self._namespaces.pop(namespace, None)
 
 
-class _LeavingEdges(NamedTuple):
-    """The edges that leave a node in one namespace, and the weight of STOP; None without one."""
-
-    edges: list[OutgoingEdge]
-    stop: float | None
+_Leaving = tuple[list[OutgoingEdge], float | None]
+"""The edges that leave a node in one namespace, and the weight of STOP; None without one."""
 
 
 class CorpusMemory:
@@ -322,7 +314,7 @@ class CorpusMemory:
 
     def forget(self) -> None:
         """Drop the cache, so that no forgotten text stays in the process."""
-        self.corpus, self.leaving = _Corpus(None), VersionCache[int, _LeavingEdges]()
+        self.corpus, self.leaving = _Corpus(None), VersionCache[int, _Leaving]()
 
     def get_corpus(self, version: int | None) -> _Corpus:
         """Memory of a version of the corpus; an empty one of an unknown version."""
@@ -404,7 +396,7 @@ class WalkQueries(Queries):
 
     def _read_leaving(
         self, keys: Sequence[int], clock: Clock, corpus: _Corpus
-    ) -> dict[int, _LeavingEdges]:
+    ) -> dict[int, _Leaving]:
         """The edges that leave these nodes, those of the text first; all of them in ``corpus``."""
         learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
         for source, target, kind, weight, decay_at, authority in self._run(
@@ -414,7 +406,7 @@ class WalkQueries(Queries):
             learned.setdefault(source, {})[target, _KINDS[kind]] = stored
         created, stops = self._get_created_edges(learned, clock)
         return {
-            key: _LeavingEdges(
+            key: (
                 [
                     *corpus.outgoing[key].weigh(learned.get(key, {}), clock.exponent),
                     *created.get(key, ()),
@@ -454,13 +446,7 @@ class WalkQueries(Queries):
     def read_facts(
         self, namespace: str, words: Sequence[str], names: Sequence[str] = ()
     ) -> QueryFacts:
-        """Clock, term statistics and owners of names, in one statement.
-
-        Args:
-            namespace: The namespace that asks.
-            words: Words of the query.
-            names: Normalised names that the query may contain.
-        """
+        """Clock, statistics of words and owners of normalised names, in one statement."""
         known = self._memory.corpus
         new_words = [word for word in words if word not in known.frequencies]
         new_names = [name for name in names if name not in known.owners]

@@ -243,14 +243,7 @@ def drop_snapshot(tx: Transaction, identity: str) -> None:
 
 
 def advance_clock(tx: Transaction, namespace: str, turns: int = 0, exponent: float = 0.0) -> None:
-    """Advance the clock and the decay of a namespace, which is created if it is new.
-
-    Args:
-        tx: The transaction.
-        namespace: Name of the namespace.
-        turns: Turns to add.
-        exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
-    """
+    """Advance the clock and the decay of a namespace, which is created if it is new."""
     tx.update(
         s.namespaces,
         s.namespaces.c.key == tx.get_key(namespace),

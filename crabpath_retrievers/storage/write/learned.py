@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -34,15 +34,6 @@ from crabpath_retrievers.storage.sql_tools import (
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import adjust_weights
-
-
-class KeptFeedback(NamedTuple):
-    """Feedback as it is stored: its number, its namespace if that is known, whether it is new."""
-
-    sequence: int
-    namespace: str | None
-    is_new: bool
-
 
 _MOST_DOCUMENTS = 16  # of one episode: those with the most credit
 _MOMENT = 1e-6  # seconds, which times of day tell apart
@@ -250,8 +241,8 @@ def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
         return {name for (name,) in cursor.fetchall()}
 
 
-def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> KeptFeedback:
-    """Store feedback until it is applied."""
+def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> tuple[int, str | None, bool]:
+    """Store feedback until it is applied; its number, its known namespace, whether it is new."""
     feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
@@ -263,7 +254,7 @@ def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> KeptFeedback:
     }
     new = _INSERT_FEEDBACK.fetch(tx.connection, row)
     found = new or _FIND_FEEDBACK.rows(tx.connection, row)[0]
-    return KeptFeedback(int(found[0]), found[1], is_new=new is not None)
+    return int(found[0]), found[1], new is not None
 
 
 def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:

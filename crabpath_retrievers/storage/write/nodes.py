@@ -551,14 +551,7 @@ def mark_indexed(
     episodes: Sequence[str] = (),
     notes: Sequence[int] = (),
 ) -> None:
-    """Take what the vector index holds now off its queues.
-
-    Args:
-        tx: The transaction.
-        nodes: Ids of document chunks.
-        episodes: Ids of episodes.
-        notes: Keys of notes.
-    """
+    """Take what the vector index holds now off its queues."""
     for part in split_batches(nodes):
         own = is_one_of(tx.connection, s.staging.c.id, part)
         tx.delete(s.staging, own, s.staging.c.operation == "index")

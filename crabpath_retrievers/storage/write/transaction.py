@@ -190,13 +190,7 @@ class Transaction:
     def _insert_many(
         self, table: sa.Table, rows: Sequence[Mapping[str, Any]], conflicts: str = ""
     ) -> None:
-        """Insert rows that all have the same columns.
-
-        Args:
-            table: The table.
-            rows: Values by column.
-            conflicts: Clause for rows that exist; without one the database refuses them.
-        """
+        """Insert rows of the same columns; ``conflicts`` is the clause for those that exist."""
         names = list(rows[0])
         values = [tuple(row[name] for name in names) for row in rows]
         columns = ", ".join(map(self._quote, names))

@@ -128,12 +128,6 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
 
     A weight without other changes is deleted. A weight that did not change since becomes what it
     was before the feedback, with its former ``decay_at``.
-
-    Args:
-        tx: The transaction, which has locked the namespace.
-        namespace: Key of the namespace.
-        exponent: Its accumulated decay exponent.
-        cause: Id of the feedback.
     """
     parameters = {"namespace": namespace, "cause": cause}
     remaining: dict[EdgeKeys, float] = {}
@@ -244,13 +238,7 @@ def _join_decay(table: sa.Table) -> sa.Join:
 
 
 def read_effective_weight(tx: Transaction, namespace: int, edge: Mapping[str, int]) -> float:
-    """Effective weight, in [-1, 1], of a learned edge without structural edge; 0 without weight.
-
-    Args:
-        tx: The transaction.
-        namespace: Key of the namespace.
-        edge: Keys of ``source`` and ``target``, number of the ``kind``.
-    """
+    """Effective weight, in [-1, 1], of a learned edge without structural edge; 0 without weight."""
     own = [s.overlay.c[name] == value for name, value in edge.items()]
     query = sa.select(s.overlay, *_NOW).select_from(_join_decay(s.overlay))
     row = tx.run(query.where(s.overlay.c.namespace == namespace, *own)).one_or_none()

@@ -43,13 +43,13 @@ from crabpath_retrievers.parts.operation.maintenance import (
     MaintenanceRunner,
 )
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.parts.operation.maintenance.doctor.run import examine
-from crabpath_retrievers.parts.operation.maintenance.doctor.vector_checks import load_collections
-from crabpath_retrievers.parts.operation.maintenance.health.measure import (
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine, load_collections
+from crabpath_retrievers.parts.operation.maintenance.health import (
+    HealthReport,
+    Metric,
     load_past_reports,
     measure_health,
 )
-from crabpath_retrievers.parts.operation.maintenance.health.report import HealthReport, Metric
 from crabpath_retrievers.parts.operation.readiness import check_place
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import FindExisting

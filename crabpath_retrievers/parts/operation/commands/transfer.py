@@ -28,7 +28,7 @@ from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.parts.operation.migrate import migrate
 from crabpath_retrievers.parts.operation.replay import ReplayCheck
-from crabpath_retrievers.parts.operation.transfer.archive_reader import open_archive
+from crabpath_retrievers.parts.operation.transfer.archive import open_archive
 from crabpath_retrievers.parts.operation.transfer.export import export_archive
 from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
 from crabpath_retrievers.parts.operation.transfer.replay_file import LineError

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import Edge
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.queries import (
+    LearnedWeight,
     build_run_condition,
     find_awaited_turns,
     find_old_episodes,
@@ -34,21 +35,8 @@ _UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
-class DroppedWeight(NamedTuple):
-    """A learned weight to delete: keys of both ends, number of the edge kind.
-
-    Attributes:
-        decay_at: Its ``decay_at`` as it was read; the weight is kept if that changed since.
-    """
-
-    source: int
-    target: int
-    kind: int
-    decay_at: float
-
-
 def drop_weights(
-    tx: Transaction, run: str, namespace: str, weights: Sequence[DroppedWeight]
+    tx: Transaction, run: str, namespace: str, weights: Sequence[LearnedWeight]
 ) -> None:
     """Delete learned weights with their history; structural edges fall back to their prior.
 
@@ -64,7 +52,7 @@ def drop_weights(
         return
     images: list[RowChange] = []
     for part in split_batches(weights, _AT_ONCE):
-        expected = {edge[:3]: edge.decay_at for edge in part}
+        expected = {edge[:3]: edge.stored.decay_at for edge in part}
         rows = _select_edges(tx, s.overlay, key, list(expected))
         same = [row for row in rows if row["decay_at"] == expected[_get_edge(row)]]
         edges = [_get_edge(row) for row in same]
@@ -144,10 +132,11 @@ def compact_episodes(tx: Transaction, run: str, namespace: str, keep: int) -> No
     old = None if key is None else find_old_episodes(tx.connection, key, keep)
     if key is None or old is None:
         return
-    delete_in(tx.connection, s.episodes.c.id, old.episodes)
-    delete_in(tx.connection, s.feedback_effects.c.sequence, old.effects)
+    ids, effects = old
+    delete_in(tx.connection, s.episodes.c.id, ids)
+    delete_in(tx.connection, s.feedback_effects.c.sequence, effects)
     tx.increment_versions(key)
-    payload = {"run": run, "episodes": len(old.episodes)}
+    payload = {"run": run, "episodes": len(ids)}
     write_journal(tx, "compact_episodes", payload, namespace)
 
 

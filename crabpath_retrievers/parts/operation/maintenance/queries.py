@@ -34,25 +34,13 @@ def find_awaited_turns(connection: sa.Connection) -> list[str]:
     return [*turn_or_run_ids, *connection.scalars(by_run)]
 
 
-class OldEpisodes(NamedTuple):
-    """Episodes that old feedback left.
-
-    Attributes:
-        episodes: Ids of the episodes that no later feedback added to.
-        effects: Sequence numbers of its stored effects.
-    """
-
-    episodes: list[str]
-    effects: list[int]
-
-
-def find_old_episodes(connection: sa.Connection, namespace: int, keep: int) -> OldEpisodes | None:
+def find_old_episodes(
+    connection: sa.Connection, namespace: int, keep: int
+) -> tuple[list[str], list[int]] | None:
     """Return what was left by feedback before the last ``keep``; None without such feedback.
 
-    Args:
-        connection: An open connection.
-        namespace: Key of the namespace.
-        keep: Number of the latest feedback whose episodes stay.
+    These are the ids of the episodes that no later feedback added to, and the sequence numbers of
+    the stored effects of that feedback.
     """
     sequence, own = feedback_effects.c.sequence, feedback_effects.c.namespace == namespace
     newest = sa.select(sequence).where(own).order_by(sequence.desc())
@@ -71,7 +59,7 @@ def find_old_episodes(connection: sa.Connection, namespace: int, keep: int) -> O
     ids = connection.scalars(
         sa.select(episodes.c.id).where(episodes.c.namespace == namespace, ~of_notes)
     )
-    return OldEpisodes([name for name in ids if name not in kept], old)
+    return [name for name in ids if name not in kept], old
 
 
 def build_run_condition(run: str) -> sa.ColumnElement[bool]:
@@ -208,7 +196,7 @@ class MaintenanceQueries(Queries):
         """Number of episodes that none of the last ``keep`` feedback added to."""
         with self._store.connect() as connection:
             old = find_old_episodes(connection, namespace, keep)
-        return 0 if old is None else len(old.episodes)
+        return 0 if old is None else len(old[0])
 
     def has_run(self, run: str) -> bool:
         """Whether the journal has rows of the maintenance run with this id."""

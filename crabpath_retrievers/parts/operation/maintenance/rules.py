@@ -5,7 +5,6 @@ After the CrabPath v2 specification.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +18,9 @@ from crabpath_retrievers.core.records import (
     Vector,
     stretch_cosine,
 )
-from crabpath_retrievers.parts.operation.maintenance.changes import DroppedWeight
 from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
 
 _TYPED = {kind.value for kind in TYPED_KINDS}
-
-
-class FadedWeights(NamedTuple):
-    """Weights to drop.
-
-    Attributes:
-        at_floor: Weights of text edges that have decayed to the prior.
-        pruned: Edges made by learning alone that have decayed to about 0.
-    """
-
-    at_floor: list[DroppedWeight]
-    pruned: list[DroppedWeight]
 
 
 def find_faded_weights(
@@ -42,8 +28,11 @@ def find_faded_weights(
     exponent: float,
     half_life: float,
     settings: MaintenanceSettings,
-) -> FadedWeights:
+) -> tuple[list[LearnedWeight], list[LearnedWeight]]:
     """Find the weights that no walk follows any more.
+
+    First those of text edges that have decayed to the prior, then edges made by learning alone that
+    have decayed to about 0.
 
     Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
     authority, which do not decay.
@@ -55,21 +44,21 @@ def find_faded_weights(
         settings: Bounds below which a weight is dropped.
     """
     aged = settings.min_age_turns * math.log(2.0) / half_life
-    faded = FadedWeights([], [])
-    for source, target, kind, stored, in_text in weights:
+    at_floor, pruned = list[LearnedWeight](), list[LearnedWeight]()
+    for weight in weights:
+        stored = weight.stored
         # A typed edge that somebody set to 0 must stay: feedback from before would bring it back.
-        is_removed = not stored.weight and kind in _TYPED
+        is_removed = not stored.weight and weight.kind in _TYPED
         is_fixed = stored.authority == Authority.CONSTITUTIONAL.value
         if is_removed or is_fixed or exponent - stored.decay_at < aged:
             continue
         now = stored.decay_to(exponent)
-        drop = DroppedWeight(source, target, kind, stored.decay_at)
-        if in_text:
+        if weight.in_text:
             if abs(now - stored.floor) < settings.faded_distance:
-                faded.at_floor.append(drop)
+                at_floor.append(weight)
         elif -settings.min_inhibition < now < settings.min_weight:
-            faded.pruned.append(drop)
-    return faded
+            pruned.append(weight)
+    return at_floor, pruned
 
 
 def compute_survival_score(note: AutoNote, unseen: int, settings: MaintenanceSettings) -> float:
@@ -112,13 +101,6 @@ def is_expired(
     )
 
 
-class NearNode(NamedTuple):
-    """Key of a node, and its similarity to another one, at most 1."""
-
-    similarity: float
-    key: int
-
-
 def find_neighbours(
     wanted: NDArray[np.float32],
     blocks: Iterable[tuple[Sequence[int], Sequence[Vector]]],
@@ -126,8 +108,8 @@ def find_neighbours(
     most: int,
     least: float,
     stretch: float = 1.0,
-) -> list[list[NearNode]]:
-    """Find the nearest other nodes of each vector, nearest first.
+) -> list[list[tuple[float, int]]]:
+    """Find the nearest other nodes of each vector, nearest first, as similarity and key.
 
     Args:
         wanted: Unit vectors of isolated nodes, shape ``[n, d]``.
@@ -137,24 +119,22 @@ def find_neighbours(
         least: Least similarity of a neighbour.
         stretch: Of the embedder.
     """
-    neighbours: list[list[NearNode]] = [[] for _ in own]
+    neighbours: list[list[tuple[float, int]]] = [[] for _ in own]
     for keys, vectors in blocks:
         similarities = stretch_cosine(wanted @ np.stack(vectors).astype(np.float32).T, stretch)
         for place, row in enumerate(similarities):
             best = np.argsort(-row, kind="stable")[: most + 1].tolist()
-            near = [NearNode(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
-            both = sorted(
-                [*neighbours[place], *near], key=lambda node: (-node.similarity, node.key)
-            )
-            neighbours[place] = [node for node in both if node.similarity >= least][:most]
+            near = [(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
+            both = sorted([*neighbours[place], *near], key=lambda node: (-node[0], node[1]))
+            neighbours[place] = [node for node in both if node[0] >= least][:most]
     return neighbours
 
 
 def make_similar_edges(
-    keys: Sequence[int], near: Sequence[Sequence[NearNode]], prior: float
+    keys: Sequence[int], near: Sequence[Sequence[tuple[float, int]]], prior: float
 ) -> Iterator[Edge]:
     """Yield edges to and from the nearest nodes, with the prior of ``similar`` edges."""
     for key, neighbours in zip(keys, near, strict=True):
-        for one in neighbours:
-            for source, target in ((key, one.key), (one.key, key)):
+        for _, other in neighbours:
+            for source, target in ((key, other), (other, key)):
                 yield Edge(source, target, EdgeKind.SIMILAR, prior, prior)

@@ -24,7 +24,6 @@ from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.parts.operation.maintenance.changes import (
-    DroppedWeight,
     compact_episodes,
     compact_journal,
     compact_turns,
@@ -33,10 +32,9 @@ from crabpath_retrievers.parts.operation.maintenance.changes import (
     sweep_orphans,
     undo_maintenance,
 )
-from crabpath_retrievers.parts.operation.maintenance.health.measure import measure_health
+from crabpath_retrievers.parts.operation.maintenance.health import measure_health
 from crabpath_retrievers.parts.operation.maintenance.queries import MaintenanceQueries
 from crabpath_retrievers.parts.operation.maintenance.rules import (
-    FadedWeights,
     find_faded_weights,
     find_neighbours,
     is_expired,
@@ -218,24 +216,23 @@ class MaintenanceRunner:
 
     def _fade(self, run: str) -> StepCounts:
         """Drop learned weights that have decayed to their prior."""
-        return self._drop_weights(run, lambda faded: faded.at_floor)
+        return self._drop_weights(run, of_text=True)
 
     def _prune(self, run: str) -> StepCounts:
         """Drop edges made by learning that have decayed, and expired automatic notes."""
-        looked, changed, _ = self._drop_weights(run, lambda faded: faded.pruned)
+        looked, changed, _ = self._drop_weights(run, of_text=False)
         notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
 
-    def _drop_weights(
-        self, run: str, which: Callable[[FadedWeights], list[DroppedWeight]]
-    ) -> StepCounts:
+    def _drop_weights(self, run: str, *, of_text: bool) -> StepCounts:
         looked = changed = 0
         rules = self.settings.maintenance
         for name in self._reads.namespaces():
             clock = self.store.walk.get_clock(name)
             half_life = apply_knobs(self.settings, clock.knobs).learning.half_life
             for block in self._reads.iterate_weights(clock.key, rules.batch_size):
-                gone = which(find_faded_weights(block, clock.exponent, half_life, rules))
+                found = find_faded_weights(block, clock.exponent, half_life, rules)
+                gone = found[0] if of_text else found[1]
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
                     self.store.write(drop_weights, run, name, gone)

@@ -1,21 +1,173 @@
-"""Replay files: lines or rows with the query, answer and feedback of past turns."""
+"""Replay files: lines, rows or runs with the query, answer and feedback of past turns.
 
+Logs of other tools are read as lines of a replay: CSV tables, and runs exported from LangSmith.
+"""
+
+import csv
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.outcomes import parse_outcome
+from crabpath_retrievers.learning.outcomes import parse_outcome, parse_output
 from crabpath_retrievers.parts.files import open_replacement
-from crabpath_retrievers.parts.operation.transfer.log_formats import (
-    QUESTION_FIELDS,
-    parse_run,
-    read_table,
-)
+
+QUESTION_FIELDS = ("query", "question")
+"""Names of the field with the question."""
+
+_DELIMITERS = ",;\t"
+_BETWEEN = re.compile(r"[|;\n]")  # documents of one cell
+_UNDECODED = re.compile("[\udc80-\udcff]")
+_QUESTIONS = (*QUESTION_FIELDS, "input", "prompt", "text")
+_HUMAN = {"human", "user"}
+_DOCUMENTS = ("document_ids", "documents", "ids", "used")
+_TEXTS = ("correction", "text", "answer", "output", "value")
+
+
+def read_table(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, bytes, str]]:
+    """Yield the rows of a CSV file: number of the last line, a JSON object, why it is unusable.
+
+    The first row names the columns, in small or capital letters; those that are no ``fields`` are
+    left out, and so are empty cells. Commas, semicolons or tabs stand between cells, ``|``, ``;``
+    or line breaks between the documents of one cell.
+
+    Raises:
+        InvalidInputError: There is no column with the question.
+        OSError: The file cannot be read.
+    """
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        header = file.readline()
+        delimiter = max(_DELIMITERS, key=header.count)
+        names = [name.strip().lower() for name in next(csv.reader([header], delimiter=delimiter))]
+        if not {*QUESTION_FIELDS}.intersection(names):
+            msg = f"{path} has no column query or question: name the columns in its first row"
+            raise InvalidInputError(msg)
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        while True:
+            try:
+                cells = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rows.line_num + 1, b"{}", f"it is not CSV ({error})"
+                continue
+            if any(cell.strip() for cell in cells):
+                given = dict(zip(names, cells, strict=False))
+                row = {name: _parse_cell(name, given[name]) for name in fields if given.get(name)}
+                why = ""
+                if len(cells) != len(names):
+                    why = f"it has {len(cells)} cells, and the first row {len(names)}"
+                elif _UNDECODED.search("".join(cells)):
+                    why = "it is not UTF-8"
+                yield rows.line_num + 1, json.dumps(row).encode(), why
+
+
+def _parse_cell(name: str, cell: str) -> Any:
+    if name in DOCUMENT_FIELDS:
+        return [part.strip() for part in _BETWEEN.split(cell) if part.strip()]
+    if name == "outcome":
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+    return cell
+
+
+def parse_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a replay line from a run of LangSmith, as its client exports it.
+
+    ``feedback`` is a list of its feedback, oldest first, of which the last with a score or a
+    correction counts; without one ``feedback_stats`` does, the means by key. Keys and outcomes are
+    those of :class:`OutcomePolicy`. A correction may name the right documents.
+
+    Raises:
+        InvalidInputError: It has no question, or a score that is none, or is a step of another run.
+    """
+    question = _find_question(run["inputs"])
+    if question is None:
+        msg = f"its inputs hold no question: name it one of {', '.join(_QUESTIONS)}"
+        raise InvalidInputError(msg)
+    said = _read_feedback(run, OutcomePolicy())
+    if not said and run.get("parent_run_id") is not None:
+        msg = "it is a step of another run, without feedback: export root runs"
+        raise InvalidInputError(msg)
+    answer = parse_output(run.get("outputs")).text
+    return {"query": question, **({"answer": answer} if answer else {}), **said}
+
+
+def _read_feedback(run: Mapping[str, Any], policy: OutcomePolicy) -> dict[str, Any]:
+    """Fields of the feedback about a run; none where nobody gave any that counts."""
+    listed = run.get("feedback")
+    for given in reversed(listed if isinstance(listed, list) else []):
+        if isinstance(given, Mapping) and given.get("key") in policy.feedback_keys:
+            score, (text, right) = given.get("score"), parse_correction(given.get("correction"))
+            if score is not None or text or right:
+                return _convert_feedback(score, text, right, policy)
+    stats = run.get("feedback_stats")
+    known = [stats.get(key) for key in policy.feedback_keys] if isinstance(stats, Mapping) else []
+    means = (one.get("avg") for one in known if isinstance(one, Mapping))
+    mean = next((one for one in means if one is not None), None)
+    return {} if mean is None else {"outcome": policy.langsmith.convert_score(mean)}
+
+
+def _convert_feedback(
+    score: Any, text: str | None, right: Sequence[str], policy: OutcomePolicy
+) -> dict[str, Any]:
+    said: dict[str, Any] = {"relevant": list(right)} if right else {}
+    if score is not None:
+        said["outcome"] = policy.langsmith.convert_score(score)
+    elif not right:
+        said["outcome"] = policy.correction.outcome
+    if text and not right and said["outcome"] < 0:
+        said["correction"] = text
+    return said
+
+
+def _find_question(inputs: Any) -> str | None:
+    """The question among the inputs of a run, or the last message of a person."""
+    if isinstance(inputs, str):
+        return inputs
+    if isinstance(inputs, list):
+        return next((text for one in reversed(inputs) if (text := _read_message(one))), None)
+    if not isinstance(inputs, Mapping):
+        return None
+    given = [inputs[name] for name in (*_QUESTIONS, "messages") if inputs.get(name)]
+    return next((text for one in given if (text := _find_question(one))), None)
+
+
+def _read_message(message: Any) -> str | None:
+    """The text of a message of a person; None of another one."""
+    if isinstance(message, list):  # a batch of messages
+        return _find_question(message)
+    if not isinstance(message, Mapping):
+        return None
+    inner = message.get("kwargs")
+    fields = inner if isinstance(inner, Mapping) else message
+    role, text = fields.get("type") or fields.get("role"), fields.get("content")
+    return text if role in _HUMAN and isinstance(text, str) else None
+
+
+def parse_correction(correction: object) -> tuple[str | None, tuple[str, ...]]:
+    """The right answer in words, and the ids of the right documents, from a text or a mapping."""
+    if isinstance(correction, str):
+        return correction.strip() or None, ()
+    if not isinstance(correction, Mapping):
+        return None, ()
+    texts = (correction.get(name) for name in _TEXTS)
+    text = next((t.strip() for t in texts if isinstance(t, str) and t.strip()), None)
+    named = next((correction[name] for name in _DOCUMENTS if correction.get(name)), ())
+    items = [named] if isinstance(named, str) else named
+    if not isinstance(items, (list, tuple)):
+        return text, ()
+    ids = (item.get("id") if isinstance(item, Mapping) else item for item in items)
+    return text, tuple(item for item in ids if isinstance(item, str))
+
 
 _QUERY_FIELDS = (*QUESTION_FIELDS, "task_type")
 _FEEDBACK_FIELDS = ("outcome", "answer", *DOCUMENT_FIELDS, "correction")

@@ -1,1 +1,0 @@
-"""Health of a memory: eight metrics, their ranges, and their history."""
