@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from crabpath_retrievers.cli.commands import existing_store
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.parts.region_mdp.models import RegionModels
-from crabpath_retrievers.regions import Hubs, Regions
+from crabpath_retrievers.regions import Hubs, RegionIndex
 from crabpath_retrievers.storage import GraphStore
 
 _BATCHED_ABOVE = 20_000  # vectors from which k-means works in batches
@@ -28,7 +28,7 @@ def measure_store(place: str, level: int | None) -> dict[str, Any]:
     """
     with existing_store(place) as store:
         settings = parse_settings(read_published_settings(store)).region
-        models = RegionModels(store, Regions(store, settings), settings)
+        models = RegionModels(store, RegionIndex(store, settings), settings)
         return measure_quality(store, models.hubs(level))
 
 

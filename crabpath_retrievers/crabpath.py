@@ -38,11 +38,11 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.query import (
     QueryOptions,
+    parse_text,
     require_count,
     require_flags,
     require_list,
     require_splitter,
-    text_of,
 )
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
@@ -91,7 +91,7 @@ from crabpath_retrievers.memory.notes import (
 )
 from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.memory.services import (
-    Component,
+    MemoryPart,
     OptionalPart,
     Readiness,
     Services,
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
 
 
-class CrabPath(Component):
+class CrabPath(MemoryPart):
     """A memory: documents as a graph, search and walks over it, and a record of every turn.
 
     Open one with :meth:`open`. Thread-safe; one process per embedded directory. What is needed
@@ -719,7 +719,7 @@ class CrabPath(Component):
         """
         limit = require_count("limit", limit)
         texts = {"under": under, "after": after}
-        given = {name: text_of(name, text) for name, text in texts.items() if text is not None}
+        given = {name: parse_text(name, text) for name, text in texts.items() if text is not None}
         return self._services.store.catalog.count_by_source(limit, **given)
 
     @apply_time_limit
@@ -1055,7 +1055,7 @@ class CrabPath(Component):
         return self._services.history.undo(feedback_id, turn_id, namespace)
 
 
-class AsyncCrabPath(AsyncView[CrabPath], Component):
+class AsyncCrabPath(AsyncView[CrabPath], MemoryPart):
     """``memory.aio``: the methods of :class:`CrabPath` and its components, awaited.
 
     They run in worker threads; a query awaits its router natively.
@@ -1077,7 +1077,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     def __init__(self, blocking: CrabPath, services: Services) -> None:
         """The asynchronous view of ``blocking``, which has these services."""
         AsyncView.__init__(self, blocking)
-        Component.__init__(self, services)
+        MemoryPart.__init__(self, services)
         self.namespaces = AsyncMemoryNamespaces(blocking.namespaces)
         self.learning = AsyncMemoryLearning(blocking.learning)
 

@@ -43,10 +43,10 @@ from crabpath_retrievers.core.query import (
     explain_unknown,
     find_namespace,
     find_session,
-    namespace_of,
+    parse_namespace,
+    parse_session,
     read_answer_block,
     remove_answer_metadata,
-    session_of,
 )
 from crabpath_retrievers.core.records import Hop, Vector
 from crabpath_retrievers.core.text import is_blank, to_plain
@@ -118,9 +118,10 @@ __all__ = [
     "make_lock",
     "make_outcome_feedback",
     "make_test",
-    "namespace_of",
+    "parse_namespace",
     "parse_outcome",
     "parse_output",
+    "parse_session",
     "perform",
     "perform_slow",
     "perform_sync_or_async",
@@ -130,7 +131,6 @@ __all__ = [
     "require_bounded",
     "resolve_embeddings",
     "run",
-    "session_of",
     "to_documents",
     "to_plain",
 ]

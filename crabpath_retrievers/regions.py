@@ -96,7 +96,7 @@ class _HubCache:
     nodes: dict[RegionKey, tuple[int, int]] = field(default_factory=dict)
 
 
-class Regions:
+class RegionIndex:
     """Assigns vectors and nodes to regions. Safe to use from several threads."""
 
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
@@ -449,7 +449,7 @@ def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
 
 def list_tried_actions(
     read: Reader,
-    regions: Regions,
+    regions: RegionIndex,
     settings: RegionSettings,
     vector: Vector,
     clock: Clock,

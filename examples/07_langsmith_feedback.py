@@ -37,7 +37,7 @@ def answer(prompt: object) -> str:
     return str(prompt.to_string()).splitlines()[0]  # type: ignore[attr-defined]
 
 
-def text_of(documents: list[Document]) -> str:
+def parse_text(documents: list[Document]) -> str:
     """The passages, one a line."""
     return "\n".join(" ".join(document.page_content.split()) for document in documents)
 
@@ -58,7 +58,7 @@ def main() -> None:
     documents = [Document(id=name, page_content=text) for name, text in DOCUMENTS.items()]
     retriever = CrabPathRetriever.from_documents(documents, k=2)
     prompt = ChatPromptTemplate.from_template("{context}\n{question}")
-    found = {"context": retriever | text_of, "question": RunnablePassthrough()}
+    found = {"context": retriever | parse_text, "question": RunnablePassthrough()}
     chain = found | prompt | RunnableLambda(answer) | StrOutputParser()
 
     run_id = uuid.uuid4()

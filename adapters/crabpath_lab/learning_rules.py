@@ -31,7 +31,7 @@ def _credit_last_edges(routes: Any, known: Mapping[str, float], decided: Any) ->
     return {move: merit for move, merit in credit.items() if move in last}
 
 
-def _apply_heuristic(draw: policy_gradient.Draw, rate: float) -> Iterator[tuple[Any, float]]:
+def _apply_heuristic(draw: policy_gradient.DrawnAction, rate: float) -> Iterator[tuple[Any, float]]:
     """The rule without the gradient: η (z - b) on the chosen edge alone."""
     if draw.drawn.target is not None:
         yield draw.drawn, rate * draw.gain

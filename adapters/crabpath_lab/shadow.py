@@ -25,7 +25,7 @@ from crabpath_retrievers.core.query import (
     METADATA_KEY,
     Query,
     QueryOptions,
-    namespace_of,
+    parse_namespace,
     require_count,
 )
 from crabpath_retrievers.core.records import Node, ReturnedDocument, Vector, make_turn_id
@@ -327,7 +327,7 @@ class ShadowRetriever(BaseRetriever):
             own: dict[str, Any] = {name: getattr(self.beside, name) for name in FIELDS}
             own |= {**add_config(asked, {}), "run_id": run_id}
             own["k"] = self.k or min(MOST_SHOWN, max(1, len(found)))
-            space = own["namespace"] = namespace_of(own["namespace"])
+            space = own["namespace"] = parse_namespace(own["namespace"])
             turn = make_turn_id()
             names = [
                 to_storable(document.id or f"{turn}:{place}")

@@ -22,7 +22,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -81,7 +81,7 @@ class Grant:
             first = self.namespaces[0]
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
         try:
-            name = namespace_of(unquote(header.encode("ascii").decode(), errors="strict"))
+            name = parse_namespace(unquote(header.encode("ascii").decode(), errors="strict"))
         except UnicodeError:
             msg = "the header CrabPath-Namespace must be percent-encoded UTF-8"
             raise InvalidInputError(msg) from None
@@ -105,7 +105,7 @@ class _TokenEntry(BaseModel):
     expires: AwareDatetime | None = None
 
     def to_grant(self) -> Grant:
-        names = tuple(n if n == ALL_NAMESPACES else namespace_of(n) for n in self.namespaces)
+        names = tuple(n if n == ALL_NAMESPACES else parse_namespace(n) for n in self.namespaces)
         until = None if self.expires is None else self.expires.timestamp()
         return Grant(names, frozenset(self.rights), until, f"token {self.sha256[:16]}")
 

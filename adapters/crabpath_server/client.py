@@ -31,7 +31,7 @@ from crabpath_retrievers.core.calls import AsyncView, bar, off_loop
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.processes import register_owner
-from crabpath_retrievers.core.query import Query, QueryOptions, ids_of, require_list, texts_of
+from crabpath_retrievers.core.query import Query, QueryOptions, parse_ids, parse_texts, require_list
 from crabpath_retrievers.core.records import Hop, Node, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_value, is_blank, to_storable
 from crabpath_retrievers.crabpath import CrabPath
@@ -305,7 +305,7 @@ class ServedMemory(CrabPath):
             message = "give exactly one of ids and source to forget"
             raise InvalidInputError(message)
         total, unknown = dict.fromkeys(("documents", "chunks", "notes"), 0), []
-        names = ids_of(ids) if source is None else texts_of(source, name="source")
+        names = parse_ids(ids) if source is None else parse_texts(source, name="source")
         for name in names:
             if source is None:
                 found = self._request("DELETE", _make_path(name), notes_of)
@@ -322,7 +322,7 @@ class ServedMemory(CrabPath):
     ) -> list[Document]:
         """As :meth:`CrabPath.get_by_ids`."""
         found: dict[str, Document] = {}
-        for name in dict.fromkeys(texts_of(ids)):
+        for name in dict.fromkeys(parse_texts(ids)):
             try:
                 chunks = self._get(_make_path(name), namespace)["chunks"]
             except NotFoundError:
@@ -470,7 +470,7 @@ class ServedMemory(CrabPath):
     ) -> str:
         """As :meth:`CrabPath.correct`."""
         turn = None if turn_id is None else str(turn_id)
-        ids = None if wrong is None else texts_of(wrong, name="wrong")
+        ids = None if wrong is None else parse_texts(wrong, name="wrong")
         body = {"text": text, "turn_id": turn, "wrong": ids, "query": query, "authority": authority}
         name = namespace or self._namespaces.get(str(turn_id))
         found = self._post("/correct", name, {**body, **_to_note(fields)}, repeat=True)
@@ -752,7 +752,7 @@ def _to_document(chunk: Mapping[str, Any]) -> Document:
 def _to_note(fields: NoteFields) -> dict[str, Any]:
     body: dict[str, Any] = dict(fields)
     if body.get("related") is not None:
-        body["related"] = texts_of(body["related"], name="related")
+        body["related"] = parse_texts(body["related"], name="related")
     if body.get("metadata") is not None:
         body["metadata"] = to_json_safe(body["metadata"])
     return body

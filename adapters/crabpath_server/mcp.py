@@ -29,7 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
@@ -132,7 +132,7 @@ def create_local_server(
 
         create_local_server(memory, "ann").run("stdio")
     """
-    name = namespace_of(namespace)
+    name = parse_namespace(namespace)
     caller = Caller(Grant((name,), frozenset(RIGHTS)), name)
     return create_mcp_server(memory, lambda _request: caller, k=k)
 

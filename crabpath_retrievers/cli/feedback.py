@@ -30,7 +30,7 @@ from crabpath_retrievers.cli.commands import (
 from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import Feedback, Receipt
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
@@ -291,7 +291,7 @@ def show_report(
 
     On feedback that does not depend on what was shown; of a shadow also on used documents.
     """
-    scope, grouping = None if namespace is None else namespace_of(namespace), cast("Any", by)
+    scope, grouping = None if namespace is None else parse_namespace(namespace), cast("Any", by)
     with existing_store(store) as opened:
         if shadow:
             return _show_shadow(measure_shadow(opened, scope, grouping))
@@ -367,7 +367,7 @@ def delete_snapshot(
 
 def list_snapshots(namespace: Within = None, store: Store = DEFAULT_STORE) -> Output:
     """List the snapshots of a namespace, or of all."""
-    scope = None if namespace is None else namespace_of(namespace)
+    scope = None if namespace is None else parse_namespace(namespace)
     with existing_store(store) as opened:
         snapshots = opened.history.snapshots(scope)
     columns = ("id", "namespace", "name", "taken", "lessons", "bytes")
@@ -404,7 +404,7 @@ def unfreeze_namespace(namespace: OneNamespace = "default", store: Store = DEFAU
 
 
 def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
-    space = namespace_of(namespace)
+    space = parse_namespace(namespace)
     with existing_store(store) as opened:
         opened.write(set_frozen, space, frozen=frozen)
     text = f"{escape(space)} {'learns nothing more' if frozen else 'learns again'}"

@@ -15,12 +15,12 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.query import (
     find_id,
-    namespace_of,
+    parse_namespace,
+    parse_session,
+    parse_text,
+    parse_texts,
     require_list,
     require_number,
-    session_of,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.text import (
     format_value,
@@ -126,7 +126,7 @@ class Feedback:
                     "name each document on one side only"
                 )
                 raise InvalidInputError(msg)
-        set_(self, "turn_id", None if self.turn_id is None else text_of("turn_id", self.turn_id))
+        set_(self, "turn_id", None if self.turn_id is None else parse_text("turn_id", self.turn_id))
         set_(self, "answer", _read_text("answer", self.answer))
         set_(self, "correction", _read_text("correction", self.correction))
         if len(self.correction or "") > MAX_NOTE_CHARS:
@@ -136,19 +136,19 @@ class Feedback:
             )
             raise InvalidInputError(msg)
         if self.namespace is not None:
-            set_(self, "namespace", namespace_of(self.namespace))
+            set_(self, "namespace", parse_namespace(self.namespace))
         known = get_args(RewardSource)
         if not isinstance(self.source, str) or self.source not in known:
             msg = f"unknown source {format_value(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
         own: object = self.feedback_id  # callers without type checks pass None
-        name = uuid.uuid4().hex if own is None else text_of("feedback_id", own)
+        name = uuid.uuid4().hex if own is None else parse_text("feedback_id", own)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
         set_(self, "user", None if self.user is None else validate_user(self.user))
-        set_(self, "session", None if self.session is None else session_of(self.session))
+        set_(self, "session", None if self.session is None else parse_session(self.session))
 
     @property
     def stated_documents(self) -> frozenset[str]:
@@ -189,7 +189,7 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
     names = given if many else [given]
     if not isinstance(names, str):
         names = [find_id(item) or item for item in require_list(field, names, "a list of texts")]
-    return texts_of(names, name=field)
+    return parse_texts(names, name=field)
 
 
 def _read_text(name: str, value: object) -> str | None:

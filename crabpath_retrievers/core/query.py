@@ -179,16 +179,16 @@ class Query:
         plain = {name: to_plain(options.get(name)) for name in _NUMBERS & options.keys()}
         given: dict[str, Any] = {**options, **plain}
         if "namespace" in given:
-            given["namespace"] = namespace_of(given["namespace"])
+            given["namespace"] = parse_namespace(given["namespace"])
         if given.get("session") is not None:
-            given["session"] = session_of(given["session"])
+            given["session"] = parse_session(given["session"])
         labels = ("task_type", "arm", "run_id")
-        given |= {n: label_of(n, given[n]) for n in labels if given.get(n) is not None}
+        given |= {n: parse_label(n, given[n]) for n in labels if given.get(n) is not None}
         if given.get("as_of") is not None:
-            given["as_of"] = moment_of("as_of", given["as_of"])
+            given["as_of"] = parse_moment("as_of", given["as_of"])
         for name in ("seed_ids", "boost_tags", "candidate_ids"):
             if given.get(name) is not None:
-                given[name] = texts_of(given[name], name=name)
+                given[name] = parse_texts(given[name], name=name)
             elif name != "candidate_ids":  # None is the default
                 given.pop(name, None)
         try:
@@ -235,7 +235,7 @@ class Query:
                 raise InvalidInputError(msg)
 
 
-def moment_of(name: str, value: object) -> datetime:
+def parse_moment(name: str, value: object) -> datetime:
     """A moment, from a date or a text, see :func:`parse_date`; of a day or a month the last one."""
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
@@ -243,7 +243,7 @@ def moment_of(name: str, value: object) -> datetime:
     return found
 
 
-def text_of(name: str, value: object) -> str:
+def parse_text(name: str, value: object) -> str:
     """A text as it is stored; ids may also be whole numbers or UUIDs, and sources paths."""
     text = _spell(value)
     if text is None:
@@ -263,12 +263,12 @@ def _spell(value: object) -> str | None:
         return None
 
 
-def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
+def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
     """One or several texts as a list; a single text is one value, not its characters."""
     if isinstance(values, str):
         return [to_storable(values)]
     given = require_list(name, values, "a list of texts")
-    return [text_of(name, value) for value in require_few(name, given)]
+    return [parse_text(name, value) for value in require_few(name, given)]
 
 
 def require_few(name: str, values: list[Any]) -> list[Any]:
@@ -279,7 +279,7 @@ def require_few(name: str, values: list[Any]) -> list[Any]:
     return values
 
 
-def ids_of(values: object, *, name: str = "ids") -> list[str]:
+def parse_ids(values: object, *, name: str = "ids") -> list[str]:
     """Ids of one or several documents or nodes; an id may be given for its document."""
     single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
     found = []
@@ -289,7 +289,7 @@ def ids_of(values: object, *, name: str = "ids") -> list[str]:
         if known is None or isinstance(known, bool):
             msg = f"{name} must be ids, or documents that have one, not {format_value(value)}"
             raise InvalidInputError(msg)
-        found.append(text_of(name, known))
+        found.append(parse_text(name, known))
     return found
 
 
@@ -325,7 +325,7 @@ def is_url(place: object) -> bool:
 
 def directory_of(name: str, value: object) -> Path:
     """An absolute path with ``~`` expanded, whether there is something or not."""
-    path = path_of(name, value).absolute()
+    path = parse_path(name, value).absolute()
     with suppress(OSError, RuntimeError, UnicodeEncodeError):
         if len(str(path.resolve()).encode()) <= _MAX_PATH_BYTES:
             return path
@@ -336,7 +336,7 @@ def directory_of(name: str, value: object) -> Path:
     raise InvalidInputError(msg)
 
 
-def path_of(name: str, value: object) -> Path:
+def parse_path(name: str, value: object) -> Path:
     """A path with ``~`` expanded, whether there is something or not."""
     why = ""
     try:
@@ -368,7 +368,7 @@ def require_flags(**given: object) -> None:
             raise InvalidInputError(msg)
 
 
-def namespace_of(name: object) -> str:
+def parse_namespace(name: object) -> str:
     """A namespace as it is stored."""
     # Checked as it is stored: what is not stored of a text may be all that there is.
     text = to_name(name) if isinstance(name, str) else ""
@@ -418,10 +418,10 @@ def find_session(config: Mapping[str, Any] | None) -> str | None:
     """
     places = [(config or {}).get(part) or {} for part in ("configurable", "metadata")]
     given = (place.get(name) for place in places for name in _SESSIONS)
-    return next((session_of(str(name)) for name in given if not is_blank(name)), None)
+    return next((parse_session(str(name)) for name in given if not is_blank(name)), None)
 
 
-def session_of(session: object) -> str:
+def parse_session(session: object) -> str:
     """A conversation as it is stored: its text, or the SHA-256 of one above 200 characters."""
     text = to_name(_spell(session) or "")
     if is_blank(text):
@@ -435,7 +435,7 @@ def _read_member(place: object, name: str) -> Any:
     return place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
 
 
-def label_of(name: str, value: object) -> str:
+def parse_label(name: str, value: object) -> str:
     """The type of a task or of an action, or another label, as it is stored."""
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:

@@ -28,7 +28,7 @@ from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.core.processes import raise_interruption
-from crabpath_retrievers.core.query import remove_answer_metadata, text_of
+from crabpath_retrievers.core.query import parse_text, remove_answer_metadata
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
@@ -586,7 +586,7 @@ def _pair_with_ids(
             raise InvalidInputError(msg)
         given = document.id if ids is None else ids[index]
         given = document.id if given is None else given
-        node_id = None if given is None else text_of("id", given) or None
+        node_id = None if given is None else parse_text("id", given) or None
         if node_id is not None and _NOTE_ID.fullmatch(node_id):
             # It would be answered in the place of the note, whose id its readers know.
             msg = f"{node_id!r} is an id that only notes have: give the document another one"

@@ -46,7 +46,7 @@ class Reindexer:
         """
         catalog = self.store.catalog
         some = catalog.some_chunk_ids(_SAMPLE_SIZE)
-        if (found := self.index.glance(some)) is None:
+        if (found := self.index.count_and_find(some)) is None:
             return
         count, held = found
         unfinished = catalog.has_unfinished_ingest()
@@ -58,7 +58,7 @@ class Reindexer:
             return
         if some and not self._is_of_one_moment():
             self._compare()
-            count, held = self.index.glance(some) or (count, held)
+            count, held = self.index.count_and_find(some) or (count, held)
         if len(held) < len(some) or (count < nodes and not unfinished):
             self._complete()
         elif some and count > nodes and not unfinished:
@@ -77,7 +77,7 @@ class Reindexer:
         """
         with self.store.hold_ingest_lock():
             some = self.store.catalog.some_chunk_ids(_SAMPLE_SIZE)
-            count, held = self.index.glance(some) or (0, set())
+            count, held = self.index.count_and_find(some) or (0, set())
             self._require_own(count, some, held)
             self.index.inspect()
             self.fill()
@@ -201,10 +201,10 @@ class Reindexer:
         self._delete_strays()
 
     def _delete_strays(self) -> None:
-        for name in self.index.names_beside():
+        for name in self.index.list_siblings():
             kind, _, key = name.partition("-")
             reads = self.store.learned.episode_ids if kind == "episodes" else self.store.notes.ids
-            self._delete_others(self.index.beside(name), partial(reads, int(key)))
+            self._delete_others(self.index.open_sibling(name), partial(reads, int(key)))
 
     def _delete_others(self, index: VectorIndex, list_wanted: Callable[[], Iterable[str]]) -> None:
         held = [one for part in index.ids() for one in part]

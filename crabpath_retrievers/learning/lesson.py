@@ -56,7 +56,7 @@ from crabpath_retrievers.learning.rules.policy_gradient import (
     compute_policy_gradient,
     get_known_credit,
 )
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.learned import (
     Posterior,
@@ -104,7 +104,7 @@ class FeedbackLearner:
 
     episodes: EpisodeMemory
     notes: NoteMemory
-    regions: Regions
+    regions: RegionIndex
     prior: Posterior
     settings: Settings
 

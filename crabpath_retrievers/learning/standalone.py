@@ -18,7 +18,7 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, LearningTally, Recorder
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.rerank.learned import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
@@ -89,7 +89,7 @@ class StandaloneLearner:
             learner = FeedbackLearner(
                 EpisodeMemory(self.store, None, settings.episode),
                 NoteMemory(self.store, None, settings.note),
-                Regions(self.store, settings.region),
+                RegionIndex(self.store, settings.region),
                 Posterior.of(Ranker.load().weights, settings.learning.prior_strength),
                 settings,
             )

@@ -8,7 +8,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from crabpath_retrievers.core.changes import SettleFeedback, UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
-from crabpath_retrievers.core.query import namespace_of, text_of
+from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.rerank.learned import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
@@ -78,10 +78,10 @@ class LearningHistory:
         if (feedback_id is None) == (turn_id is None):
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
-        scope = None if namespace is None else namespace_of(namespace)
+        scope = None if namespace is None else parse_namespace(namespace)
         if feedback_id is not None:
-            return self._undo(text_of("feedback_id", feedback_id), scope)
-        turn = self.store.turns.get(text_of("turn_id", turn_id), namespace=scope)
+            return self._undo(parse_text("feedback_id", feedback_id), scope)
+        turn = self.store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
         given = self.store.turns.get_verdicts([turn.id])
         if not given:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
@@ -153,7 +153,7 @@ class LearningHistory:
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
         """Store the learned state of a namespace; see :meth:`MemoryNamespaces.snapshot`."""
-        space, label = namespace_of(namespace), None if name is None else _validate_name(name)
+        space, label = parse_namespace(namespace), None if name is None else _validate_name(name)
         self.store.flush()  # so that a namespace with its first turn exists
         if not self.store.walk.get_clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
@@ -187,8 +187,8 @@ class LearningHistory:
         Raises:
             NotFoundError: There is none.
         """
-        scope = None if namespace is None else namespace_of(namespace)
-        snapshot = text_of("snapshot", snapshot)
+        scope = None if namespace is None else parse_namespace(namespace)
+        snapshot = parse_text("snapshot", snapshot)
         known = self.store.history.snapshots(scope)
         default_scope = scope or DEFAULT_NAMESPACE
         for stored in known:
@@ -202,7 +202,7 @@ class LearningHistory:
 
 
 def _validate_name(name: object) -> str:
-    text = text_of("the name", name).strip()
+    text = parse_text("the name", name).strip()
     if not 1 <= len(text) <= _MAX_NAME_CHARS:
         msg = f"a snapshot's name must have 1 to {_MAX_NAME_CHARS} characters, not {len(text)}"
         raise InvalidInputError(msg)

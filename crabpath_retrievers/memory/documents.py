@@ -19,14 +19,14 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.metadata import require_bounded
 from crabpath_retrievers.core.query import (
-    ids_of,
-    namespace_of,
-    path_of,
+    parse_ids,
+    parse_namespace,
+    parse_path,
+    parse_text,
+    parse_texts,
     require_count,
     require_flags,
     require_list,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.records import Node, Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
@@ -83,15 +83,15 @@ _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
     """Chunks and notes by id; arguments and result as ``CrabPath.get_by_ids``."""
-    store, names = services.store, texts_of(ids)
-    owner = store.walk.get_clock(namespace_of(namespace)).key
+    store, names = services.store, parse_texts(ids)
+    owner = store.walk.get_clock(parse_namespace(namespace)).key
     nodes = store.catalog.documents(list(dict.fromkeys(names)), namespace=owner)
     missing = [name for name in names if name not in nodes]
     chunks: dict[str, list[str]] = {}
     for chunk in sorted(store.catalog.find_chunks(documents=missing), key=lambda row: row.position):
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
-    nodes |= mark_corrections(store, nodes, namespace_of(namespace))
+    nodes |= mark_corrections(store, nodes, parse_namespace(namespace))
     wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
     return [_to_document(nodes[name]) for name in dict.fromkeys(wanted) if name in nodes]
 
@@ -106,14 +106,14 @@ def list_documents(
 ) -> list[Document]:
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
     limit = require_count("limit", limit)
-    name, matches = None if source is None else text_of("source", source), _make_test(wanted)
-    start = None if under is None else text_of("under", under)
+    name, matches = None if source is None else parse_text("source", source), _make_test(wanted)
+    start = None if under is None else parse_text("under", under)
     if words is None:
         nodes = services.store.catalog.list_nodes(limit, source=name, under=start, matches=matches)
         return [_to_document(node) for node in nodes]
     found = [
         node
-        for node in _find_by_words(services, text_of("words", words))
+        for node in _find_by_words(services, parse_text("words", words))
         if (name is None or node.source == name)
         and (start is None or node.source.startswith(start))
         and (matches is None or matches(node.metadata))
@@ -138,7 +138,7 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
 def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
     """The chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
     k = require_count("k", k)
-    question = text_of("text", text)
+    question = parse_text("text", text)
     if is_blank(question):
         msg = "the text is empty: pass a question or some words"
         raise InvalidInputError(msg)
@@ -263,10 +263,10 @@ def forget_documents(
         msg = "notes_of says whose notes may be among ids: give ids, or leave it out"
         raise InvalidInputError(msg)
     if namespace is not None:
-        done = _forget_namespace(services, namespace_of(namespace))
+        done = _forget_namespace(services, parse_namespace(namespace))
     else:
-        names = [] if ids is None else ids_of(ids)
-        sources = [] if source is None else texts_of(source, name="source")
+        names = [] if ids is None else parse_ids(ids)
+        sources = [] if source is None else parse_texts(source, name="source")
         done = _remove(services, names, sources, notes_of)
     if erase:
         with services.store.hold_ingest_lock():
@@ -315,7 +315,7 @@ def _remove(
 
 
 def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None) -> list[str]:
-    name = None if namespace is None else namespace_of(namespace)
+    name = None if namespace is None else parse_namespace(namespace)
     notes = services.store.notes.get_facts(ids, name)
     for space, owner in {(note.namespace, note.owner) for note in notes}:
         own = tuple(note.id for note in notes if note.owner == owner)
@@ -365,7 +365,7 @@ def read_sources(
     if not (has_text or (roots and allow_empty)):
         msg = "nothing was given to sync: give files, directories or documents with text"
         raise InvalidInputError(msg)
-    prefixes = texts_of(roots, name="roots")
+    prefixes = parse_texts(roots, name="roots")
     if not all(map(str.strip, prefixes)):
         msg = "a root is empty, and would stand for every source: give what sources begin with"
         raise InvalidInputError(msg)
@@ -381,12 +381,12 @@ def read_sources(
         root = folder.root
         prefixes += [root.name, *root.inner.values(), *root.former]
         single += root.list_unprefixed(one.metadata["source"] for one in folder.documents)
-    scope = SyncScope(tuple(texts_of(prefixes)), tuple(single), frozenset(reasons))
+    scope = SyncScope(tuple(parse_texts(prefixes)), tuple(single), frozenset(reasons))
     return chain(documents, *(folder.documents for folder in folders)), scope, reasons
 
 
 def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> SourceFolder:
-    path, largest = path_of("what to sync", given), services.settings.sync.max_file_bytes
+    path, largest = parse_path("what to sync", given), services.settings.sync.max_file_bytes
     folder = read_folder(path, root=known.choose(path, follow=True), largest=largest)
     if path.is_file() and folder.skipped and not folder.documents:
         (why,) = folder.skipped.values()
@@ -449,7 +449,7 @@ def ingest_files(
     begun = perf_counter()
     _require_own_index(services)
     known = KnownRoots(services.store)
-    files = list_files((path_of("what to ingest", path) for path in paths), known.choose)
+    files = list_files((parse_path("what to ingest", path) for path in paths), known.choose)
     if not files:
         msg = "there are no files to ingest: give files or directories with files"
         raise InvalidInputError(msg)

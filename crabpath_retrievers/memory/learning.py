@@ -19,11 +19,11 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, RewardSource
 from crabpath_retrievers.core.query import (
     QueryOptions,
-    namespace_of,
+    parse_namespace,
+    parse_text,
+    parse_texts,
     require_count,
     require_flags,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.learning.lift import (
@@ -35,7 +35,7 @@ from crabpath_retrievers.learning.lift import (
 )
 from crabpath_retrievers.learning.recorder import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
 
 
-class MemoryLearning(Component):
+class MemoryLearning(MemoryPart):
     """Learn from waiting feedback, list and undo feedback, replay sessions, anchor nodes."""
 
     @trace_memory("update_memory", lambda tally: count_records(sum(tally)))
@@ -92,7 +92,7 @@ class MemoryLearning(Component):
         with limit_waiting(self._services.settings.time_limit):
             limit = require_count("limit", limit)
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
-            turn = None if turn_id is None else text_of("turn_id", turn_id)
+            turn = None if turn_id is None else parse_text("turn_id", turn_id)
             return self._services.store.history.find_feedback(giver, limit, turn=turn)
 
     def usage(
@@ -116,7 +116,7 @@ class MemoryLearning(Component):
         """
         limit = require_count("limit", limit)
         require_flags(least=least)
-        store, name = self._services.store, namespace_of(namespace)
+        store, name = self._services.store, parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
@@ -143,7 +143,7 @@ class MemoryLearning(Component):
 
             memory.learning.lift(by="week")
         """
-        scope = None if namespace is None else namespace_of(namespace)
+        scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
             return measure_lift(self._services.store, scope, by)
 
@@ -170,7 +170,7 @@ class MemoryLearning(Component):
 
             memory.learning.shadow_lift()
         """
-        scope = None if namespace is None else namespace_of(namespace)
+        scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
             self._services.settle_shadows()
             return measure_shadow(self._services.store, scope, by)
@@ -226,7 +226,7 @@ class MemoryLearning(Component):
             NotFoundError: An id does not exist in this namespace.
         """
         rank = Authority.of(authority)
-        keys = resolve_nodes(self._services.store, texts_of(ids), namespace_of(namespace))
+        keys = resolve_nodes(self._services.store, parse_texts(ids), parse_namespace(namespace))
         self._services.store.write(set_authority, [*keys.values()], rank)
         return len(keys)
 
@@ -312,7 +312,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
     check_replay = off_loop(MemoryLearning.check_replay, slow=True)
 
 
-class MemoryNamespaces(Component):
+class MemoryNamespaces(MemoryPart):
     """List namespaces; take, restore and delete their snapshots; freeze and unfreeze them."""
 
     def records(
@@ -334,8 +334,8 @@ class MemoryNamespaces(Component):
                 print(record.name, record.turns, record.frozen)
         """
         limit = require_count("limit", limit)
-        wanted = None if names is None else [namespace_of(name) for name in texts_of(names)]
-        last = "" if isinstance(after, str) and not after else namespace_of(after)
+        wanted = None if names is None else [parse_namespace(name) for name in parse_texts(names)]
+        last = "" if isinstance(after, str) and not after else parse_namespace(after)
         services = self._services
         with limit_waiting(services.settings.time_limit):
             services.store.flush()  # the first turn of a namespace creates it
@@ -359,7 +359,7 @@ class MemoryNamespaces(Component):
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
         """List the snapshots of a namespace, or with None of all, newest first."""
-        scope = None if namespace is None else namespace_of(namespace)
+        scope = None if namespace is None else parse_namespace(namespace)
         return self._services.store.history.snapshots(scope)
 
     def restore(self, snapshot: str, *, namespace: str | None = None) -> Snapshot:
@@ -401,7 +401,7 @@ class MemoryNamespaces(Component):
         self._set_frozen(namespace, frozen=False)
 
     def _set_frozen(self, namespace: str, *, frozen: bool) -> None:
-        self._services.store.write(set_frozen, namespace_of(namespace), frozen=frozen)
+        self._services.store.write(set_frozen, parse_namespace(namespace), frozen=frozen)
 
 
 class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):

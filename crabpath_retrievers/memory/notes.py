@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 from crabpath_retrievers.core.changes import NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
 from crabpath_retrievers.core.query import (
-    namespace_of,
+    parse_namespace,
+    parse_text,
+    parse_texts,
     remove_answer_metadata,
     require_count,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.records import Authority, Vector
 from crabpath_retrievers.core.text import format_value, prepend_title, remove_pictures, to_storable
@@ -90,8 +90,8 @@ def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ())
     return NoteContent(
         _check_text("text", text, MAX_NOTE_CHARS),
         "" if untitled else _check_text("title", title, _LONGEST_NAME),
-        texts_of(fields.get("related", ()), name="related"),
-        texts_of(wrong, name="wrong"),
+        parse_texts(fields.get("related", ()), name="related"),
+        parse_texts(wrong, name="wrong"),
         None if name is None else _check_text("id", name, _LONGEST_NAME),
         to_json_safe(remove_answer_metadata(metadata)),
     )
@@ -109,7 +109,7 @@ def save_note(
     """Save a note unless it exists already just so; returns its id."""
     store = services.store
     store.require_in_place()  # else what is acknowledged would be lost
-    rank, owner = Authority.of(authority), namespace_of(namespace)
+    rank, owner = Authority.of(authority), parse_namespace(namespace)
     if asked is not None:
         asked = replace(asked, query=_check_text("query", asked.query, MAX_NOTE_CHARS))
     if store.learned.get_state(owner).frozen:
@@ -139,8 +139,8 @@ def save_note(
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
     """The record of a turn."""
-    scope = None if namespace is None else namespace_of(namespace)
-    name = text_of("turn_id", turn_id)
+    scope = None if namespace is None else parse_namespace(namespace)
+    name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
     if logged is None:
         msg = f"no turn {name!r} is recorded here: check the id and the namespace"
@@ -151,7 +151,7 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
 def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord]:
     """The newest notes of a namespace; as ``CrabPath.notes``."""
     limit = require_count("limit", limit)
-    return store.notes.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
+    return store.notes.list_newest(store.walk.get_clock(parse_namespace(namespace)).key, limit)
 
 
 def list_turns(
@@ -161,7 +161,7 @@ def list_turns(
     limit = require_count("limit", limit)
     store.flush()  # the first turn of a namespace creates it
     until = None if before is None else find_turn(store, before, namespace).turn.clock
-    owner = store.walk.get_clock(namespace_of(namespace)).key
+    owner = store.walk.get_clock(parse_namespace(namespace)).key
     return store.turns.list_newest(owner, limit, until=until)
 
 

@@ -46,7 +46,7 @@ from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
@@ -155,7 +155,7 @@ class Services:
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
-        self.regions = Regions(store, settings.region)
+        self.regions = RegionIndex(store, settings.region)
         models = NamespaceModels(self.episodes, self.notes, self.regions, self.ranker, settings)
         chosen_router = router or SoftmaxRouter(settings.policy)
         self.retrieval = self._make_retrieval(models, chosen_router, reranker)
@@ -381,7 +381,7 @@ def describe_briefly(services: Services) -> str:
     return f"<CrabPath {services.store.name}{size}>"
 
 
-class Component:
+class MemoryPart:
     """Methods of a memory over its services."""
 
     def __init__(self, services: Services) -> None:
@@ -413,8 +413,8 @@ class OptionalPart(Generic[T]):
     @overload
     def __get__(self, memory: None, owner: type) -> "OptionalPart[T]": ...
     @overload
-    def __get__(self, memory: Component, owner: type) -> T: ...
-    def __get__(self, memory: Component | None, owner: type) -> "T | OptionalPart[T]":
+    def __get__(self, memory: MemoryPart, owner: type) -> T: ...
+    def __get__(self, memory: MemoryPart | None, owner: type) -> "T | OptionalPart[T]":
         """Make the component of a memory."""
         if memory is None:
             return self
@@ -525,7 +525,7 @@ def check_open_memory(
     def ask_vectors() -> None:
         index.find_existing([ABSENT])
         if isinstance(index, ChromaIndex) and index.local:
-            index.glance([ABSENT])  # reads the files that are there now
+            index.count_and_find([ABSENT])  # reads the files that are there now
 
     asked = {"database": ask_database, "vector store": ask_vectors}
     return add_replica(ask_parts(asked, "the database and the vector store answer"), store.replica)

@@ -85,7 +85,7 @@ def connect_ray(address: str) -> Iterator[None]:
     if address == "local":
         options |= {"include_dashboard": False}
     else:
-        _require_answer(address)
+        _probe_server(address)
     mine = not ray.is_initialized()
     if mine:
         try:
@@ -99,7 +99,7 @@ def connect_ray(address: str) -> Iterator[None]:
             ray.shutdown()
 
 
-def _require_answer(address: str) -> None:
+def _probe_server(address: str) -> None:
     """Refuse an address where nothing listens, before Ray tries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if address == "auto":

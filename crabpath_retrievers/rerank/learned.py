@@ -453,7 +453,7 @@ def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
     cut = len(data) - _DOUBLE.itemsize * size
     # Former releases kept it in single precision.
     kind = _DOUBLE if cut - len(_SHAPE) == _DOUBLE.itemsize * size * (size + 1) // 2 else _SINGLE
-    precision = posterior.precision - _square(
+    precision = posterior.precision - _from_upper_triangle(
         np.frombuffer(data[len(_SHAPE) : cut], kind).astype(_DOUBLE), size
     )
     shift = posterior.precision @ posterior.mean - np.frombuffer(data[cut:], _DOUBLE)
@@ -470,11 +470,11 @@ def _decode(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
     """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_encode`."""
     return (
         np.frombuffer(b64decode(data["mean"]), _DOUBLE).copy(),
-        _square(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),
+        _from_upper_triangle(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),
     )
 
 
-def _square(triangle: Floats, size: int) -> Floats:
+def _from_upper_triangle(triangle: Floats, size: int) -> Floats:
     """The symmetric matrix with this upper triangle."""
     square: Floats = np.zeros((size, size))
     square[_triangle(size)] = triangle

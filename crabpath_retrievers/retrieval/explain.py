@@ -10,7 +10,7 @@ from uuid import UUID
 
 import numpy as np
 
-from crabpath_retrievers.core.query import namespace_of, text_of
+from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_time, to_printable
 from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES
@@ -213,8 +213,8 @@ def explain_turn(
     Raises:
         NotFoundError: The namespace has no such turn.
     """
-    scope = None if namespace is None else namespace_of(namespace)
-    turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
+    scope = None if namespace is None else parse_namespace(namespace)
+    turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
     key = store.walk.get_clock(turn.namespace).key
     titles = store.catalog.get_titles(list_turn_nodes(turn), namespace=key)
     moves = store.history.get_weight_changes(

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.feedback import Baseline
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Candidate, Vector
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.regions import Regions, list_tried_actions
+from crabpath_retrievers.regions import RegionIndex, list_tried_actions
 from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
 from crabpath_retrievers.rerank.learned import SCALED_FEATURES, Posterior, Reliability, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -137,7 +137,7 @@ class NamespaceModels:
         self,
         episodes: EpisodeMemory,
         notes: NoteMemory,
-        regions: Regions,
+        regions: RegionIndex,
         ranker: Ranker,
         settings: Settings,
     ) -> None:

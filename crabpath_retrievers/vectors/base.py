@@ -39,7 +39,7 @@ class VectorIndex(ABC):
         foreign: Whether it belongs to another application, which alone deletes from it.
         refill: Called after damaged files were replaced, to fill the index again; None leaves it
             empty.
-        has_collections: Whether :meth:`beside` opens further collections.
+        has_collections: Whether :meth:`open_sibling` opens further collections.
         unknown_reported: Whether documents that the graph does not know are not reported (again).
         ignored: Ids of documents that the graph left out, which are not reported either.
         read_only: Whether only queries may use it; opening a memory over it repairs nothing.
@@ -168,7 +168,7 @@ class VectorIndex(ABC):
     def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
         """Store the stamp that ties the vectors to a state of the graph store."""
 
-    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
+    def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
         """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
         return None
 
@@ -182,12 +182,12 @@ class VectorIndex(ABC):
         """All ids in pages; none of an index that cannot list them."""
         return ()
 
-    def beside(self, name: str) -> "VectorIndex":
+    def open_sibling(self, name: str) -> "VectorIndex":
         """Another collection in the same place; see ``has_collections``."""
         raise NotImplementedError
 
-    def names_beside(self) -> list[str]:
-        """Names of the collections beside this one, in the form that :meth:`beside` expects."""
+    def list_siblings(self) -> list[str]:
+        """Names of the collections beside this one, as :meth:`open_sibling` expects them."""
         return []
 
     def drop(self) -> None:
@@ -352,7 +352,7 @@ class NamespaceCollections:
         """The collection of a namespace, given by key; it is created if it does not exist."""
         if namespace not in self._open:
             assert self._index is not None  # noqa: S101
-            self._open[namespace] = self._index.beside(f"{self._name}-{namespace}")
+            self._open[namespace] = self._index.open_sibling(f"{self._name}-{namespace}")
         return self._open[namespace]
 
     def upsert(self, entries: Iterable[CollectionEntry]) -> None:

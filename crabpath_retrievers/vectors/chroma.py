@@ -153,7 +153,7 @@ class ChromaIndex(VectorIndex):
         index._owns_client = True  # noqa: SLF001  its own class
         return index
 
-    def beside(self, name: str) -> "ChromaIndex":
+    def open_sibling(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
         other = self._run(
             lambda own: ChromaIndex.from_client(
@@ -165,8 +165,8 @@ class ChromaIndex(VectorIndex):
         other._main = self._main  # noqa: SLF001
         return other
 
-    def names_beside(self) -> list[str]:
-        """Names of the collections beside this one, in the form that :meth:`beside` expects."""
+    def list_siblings(self) -> list[str]:
+        """Names of the collections beside this one, as :meth:`open_sibling` expects them."""
         main = self._records.name
         of_namespaces = [n for n in self._list_collections() if n != main and not is_next(n)]
         return [name.removeprefix(f"{main}-") for name in of_namespaces]
@@ -181,7 +181,7 @@ class ChromaIndex(VectorIndex):
         """The collection of another embedder."""
         if anew:
             self.drop_next()
-        return self.beside(NEXT)
+        return self.open_sibling(NEXT)
 
     def drop_next(self) -> None:
         """Delete the collections of another embedder."""
@@ -413,7 +413,7 @@ class ChromaIndex(VectorIndex):
             with _translate_errors(self._where):
                 self._directory.erase()
 
-    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
+    def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """Number of vectors, and those of the ids that exist, without loading the index."""
         if self._directory is None:
             return self.count(), self.find_existing(ids)
@@ -645,7 +645,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
         )
         raise InvalidInputError(msg)
     settings = Settings(anonymized_telemetry=False)
-    _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
+    _probe_server(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
     try:
         client = chromadb.HttpClient(
             parts.hostname,
@@ -659,7 +659,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
     return client, name
 
 
-def _require_answer(url: str, address: str) -> None:
+def _probe_server(url: str, address: str) -> None:
     """Send one request with a timeout: chromadb waits for ever for a server that accepts only."""
     with track_waiting() as until:
         left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())

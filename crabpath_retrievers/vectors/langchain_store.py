@@ -67,7 +67,7 @@ class VectorStoreIndex(VectorIndex):
         self._store = vectorstore
         self._kind = find_kind(vectorstore)
         self._turns: AbstractContextManager[Any] = (
-            threading.RLock() if self._kind.serial else nullcontext()
+            threading.RLock() if self._kind.is_single_threaded else nullcontext()
         )
         self._finds_ids: bool | None = None  # None before the first look-up
         self.unknown_reported = False
@@ -304,7 +304,7 @@ class StoreKind:
     """
 
     operators: ClassVar[tuple[str, ...]] = ()
-    serial: bool = False
+    is_single_threaded: bool = False
 
     def __init_subclass__(cls, *, of: str = "", **options: Any) -> None:
         """Use this kind for stores of the class with the name ``of``, and of its subclasses."""
@@ -412,7 +412,7 @@ class ChromaKind(StoreKind, of="Chroma"):
 class InMemoryKind(StoreKind, of="InMemoryVectorStore"):
     """LangChain's ``InMemoryVectorStore``: a table in the process."""
 
-    serial = True
+    is_single_threaded = True
 
     def translate(self, condition: Condition) -> Any:
         """A function of a document."""
@@ -428,7 +428,7 @@ class InMemoryKind(StoreKind, of="InMemoryVectorStore"):
 class FaissKind(StoreKind, of="FAISS"):
     """``FAISS`` of langchain-community: a table in the process."""
 
-    serial = True
+    is_single_threaded = True
 
     def translate(self, condition: Condition) -> Any:
         """A function of metadata."""
@@ -480,7 +480,7 @@ class QdrantKind(StoreKind, of="QdrantVectorStore"):
         """Use a store; the local engine is one dictionary in the process."""
         super().__init__(store)
         options = store.client.init_options
-        self.serial = bool(options.get("path")) or options.get("location") == ":memory:"
+        self.is_single_threaded = bool(options.get("path")) or options.get("location") == ":memory:"
 
     def get_id(self, document: Document) -> str | None:
         """Id of a document that the store returned; None if it has none."""
@@ -569,7 +569,9 @@ _MILVUS_SIGNS = {"$eq": "==", "$ne": "!=", "$gt": ">", "$gte": ">=", "$lt": "<",
 class MilvusKind(StoreKind, of="Milvus"):
     """``langchain_milvus.Milvus``: ids stand in the metadata, filters are expressions."""
 
-    serial = True  # Milvus Lite is a database in a file; a server is not told apart from it
+    is_single_threaded = (
+        True  # Milvus Lite is a database in a file; a server is not told apart from it
+    )
 
     def __init__(self, store: Any) -> None:
         """Use a store."""

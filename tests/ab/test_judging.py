@@ -24,7 +24,7 @@ from crabpath_lab.ab.state import (
     require_trial_name,
 )
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.integration import session_of
+from crabpath_retrievers.integration import parse_session
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_two_trials_split_independently():
 def test_odd_sessions_have_a_place_and_a_label(session):
     """Huge, a lone surrogate, unicode, NUL: each can be hashed and stored."""
     assert 0.0 <= hash_position("walks", session) < 1.0
-    label = session_of(session)
+    label = parse_session(session)
     assert 0 < len(label) <= 200
     assert label.encode()
     assert "\x00" not in label
@@ -67,7 +67,7 @@ def test_odd_sessions_have_a_place_and_a_label(session):
 def test_what_names_a_session_or_an_arm():
     session = uuid.uuid4()
     assert hash_position("walks", session) == hash_position("walks", str(session))
-    assert session_of("x" * 300) != session_of("x" * 301)
+    assert parse_session("x" * 300) != parse_session("x" * 301)
     named = partial(make_arm_namespace, "t", user="ann")
     assert named("control", fresh=False) == "ann"
     assert named("treatment", fresh=False) == named("treatment", fresh=True) == "ann#t"

@@ -155,8 +155,8 @@ def test_an_embedded_index(place, name):
     with CrabPath.open(place, embeddings=PLAIN) as memory:
         assert memory.index.count() == MANY
         assert memory.retrieve("Passage 77", k=1).documents[0].node.id == "d77"
-        assert memory.index.beside("notes-1").count() == 1
-        assert memory.index.beside("episodes-1").count() == 1
+        assert memory.index.open_sibling("notes-1").count() == 1
+        assert memory.index.open_sibling("episodes-1").count() == 1
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_the_note_of_a_correction_goes(memory, host, index_vectors):
     assert clock.notes == 0
     if memory.index.has_collections:
         for side in ("notes", "episodes"):
-            beside = memory.index.beside(f"{side}-{clock.key}")
+            beside = memory.index.open_sibling(f"{side}-{clock.key}")
             assert beside.search(memory.embedder.query(RIGHT), 9) == []
 
 

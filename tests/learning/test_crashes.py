@@ -66,7 +66,7 @@ def check_learned_once(host, ids):
     get_services(host.memory).episodes.catch_up()
     namespace = host.memory.store.walk.get_clock("default").key
     episodes = host.memory.store.learned.latest_episodes(namespace, 1000)
-    assert host.memory.index.beside(f"episodes-{namespace}").count() == len(episodes) > 0
+    assert host.memory.index.open_sibling(f"episodes-{namespace}").count() == len(episodes) > 0
 
 
 @pytest.mark.slow

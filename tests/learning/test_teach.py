@@ -182,7 +182,7 @@ def test_a_note_is_forgotten_with_vector_edges_and_question(memory, host, index_
     (episode,) = memory.store.learned.latest_episodes(clock.key, 10)
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
     if memory.index.has_collections:
-        side = memory.index.beside(f"notes-{clock.key}")
+        side = memory.index.open_sibling(f"notes-{clock.key}")
         assert side.search(memory.embedder.query(TEXT), 5) == []
 
 
@@ -391,6 +391,6 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_ve
     assert host.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
     if memory.index.has_collections:
-        assert memory.index.beside(f"notes-{key}").count() == 0
+        assert memory.index.open_sibling(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.get_clock("ann").notes == 1

@@ -406,7 +406,7 @@ def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
     for feedback_id in (first, second):
         memory.undo(feedback_id)
         if memory.index.has_collections:
-            counted.append(memory.index.beside(f"episodes-{clock.key}").count())
+            counted.append(memory.index.open_sibling(f"episodes-{clock.key}").count())
     assert counted in ([], [1, 0])
     succeed("where?")
     index_vectors(memory)
@@ -414,7 +414,7 @@ def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
     clock = memory.store.walk.get_clock("default")
     ((episode, _),) = episodes.near(memory.store, memory.embedder.query("who?"), clock)
     assert episode.query == "who?"
-    assert not counted or memory.index.beside(f"episodes-{clock.key}").count() == 1
+    assert not counted or memory.index.open_sibling(f"episodes-{clock.key}").count() == 1
 
 
 @pytest.mark.both_databases

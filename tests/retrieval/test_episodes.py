@@ -50,7 +50,7 @@ def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
         learn(memory, namespace)
     before = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
-    assert memory.index.beside(f"episodes-{before}").count() == 0
+    assert memory.index.open_sibling(f"episodes-{before}").count() == 0
     assert count_near(memory, "bob") == 1
     learn(memory, "ann", "something else entirely?")
     assert memory.store.walk.get_clock("ann").key > before
@@ -87,7 +87,7 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
         indexing.setattr(type(memory.index), "beside", take_back_first)
         indexed.catch_up()
         assert type(memory.index).beside is beside  # it was taken back
-    assert memory.index.beside(f"{kind}-{key}").count() == 0
+    assert memory.index.open_sibling(f"{kind}-{key}").count() == 0
 
 
 def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory, monkeypatch):
@@ -99,7 +99,7 @@ def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory
     services.settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
     MemoryMaintenance(services).run(["compact"])
     key = memory.store.walk.get_clock("default").key
-    vectors = memory.index.beside(f"episodes-{key}")
+    vectors = memory.index.open_sibling(f"episodes-{key}")
     assert vectors.count() == 3
     assert count_near(memory, "default") == 1
     learn(memory, "default", "and now?")

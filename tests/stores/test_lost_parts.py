@@ -181,7 +181,7 @@ def test_vectors_without_documents_do_not_empty_the_answers(path, caplog):
             assert len(memory.retrieve(f"Passage {n}", k=4).documents) == 4
             assert len(memory.graph.search(f"Passage {n}", k=4)) == 4
         assert memory.maintenance.reindex() == 20
-        assert memory.index.beside("notes-1").count() == 0
+        assert memory.index.open_sibling("notes-1").count() == 0
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4
 
 
@@ -270,7 +270,7 @@ def test_vectors_of_episodes_that_are_gone(path):
             memory.record(Feedback(turn.id, 1.0, used=["d3"], namespace="ann"))
             memory.maintenance.reindex()
             key = memory.store.walk.get_clock("ann").key
-            beside = memory.index.beside(f"episodes-{key}")
+            beside = memory.index.open_sibling(f"episodes-{key}")
             beside.upsert(["gone"], [np.eye(1, 16, dtype=np.float32)[0]], [""], [{}])
             assert find_problems(path) == ["1 vectors of episodes belong to no stored item"]
             mend(memory)

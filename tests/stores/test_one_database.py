@@ -83,13 +83,13 @@ def test_from_documents_to_doctor(pgvector_url):
 
 def test_one_opens_while_another_publishes_its_first_documents(pgvector_url, monkeypatch):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as first:
-        glance = type(first.index).glance
+        glance = type(first.index).count_and_find
 
         def publish_and_glance(index, ids):
             first.add_documents(pages(1))
             return glance(index, ids)
 
-        monkeypatch.setattr(type(first.index), "glance", publish_and_glance)
+        monkeypatch.setattr(type(first.index), "count_and_find", publish_and_glance)
         with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as second:
             assert held(second) == {"d0"}
 
@@ -132,7 +132,7 @@ def test_memories_move_to_pgvector_and_away(pgvector_url, tmp_path):
     with CrabPath.open(pgvector_url, reindex=True, **back) as memory:
         assert len(held(memory)) == 7
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
-        assert "notes-1" in memory.index.names_beside()
+        assert "notes-1" in memory.index.list_siblings()
 
 
 async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url):

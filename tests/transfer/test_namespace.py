@@ -149,7 +149,7 @@ def test_a_namespace_that_has_learned_is_not_lost(taught, open_memory, tmp_path)
         with pytest.raises(NotFoundError):
             there.store.turns.get("other1")
         beside = {f"{kind}-{key}" for kind in ("notes", "episodes") for key in (2, 3)}
-        assert {*there.index.names_beside()} == beside
+        assert {*there.index.list_siblings()} == beside
 
 
 def test_a_copy_beside_the_original(learned, taught):

@@ -193,4 +193,4 @@ def test_vectors_go_to_another_index(tmp_path):
     assert migrate(tmp_path / "here", tmp_path / "here", vectors=other).rows == {"vectors": 40}
     with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS, vectors=other) as memory:
         assert answered(memory) == before
-        assert memory.index.beside("notes-1").count() == 1
+        assert memory.index.open_sibling("notes-1").count() == 1

@@ -166,10 +166,14 @@ def test_a_client_that_is_given_up_fails_in_words_of_ours(tmp_path, monkeypatch)
     with monkeypatch.context() as full:
         full.setattr(get_collection(index), "upsert", fail)
         full.setattr(chromadb_rust_bindings, "Bindings", fail)
-        for call in (lambda: index.upsert(["b"], [X], [""], [{}]), index.names_beside, index.count):
+        for call in (
+            lambda: index.upsert(["b"], [X], [""], [{}]),
+            index.list_siblings,
+            index.count,
+        ):
             with pytest.raises(StoreError, match="is full: make room"):
                 call()
-    assert (index.count(), index.names_beside()) == (1, [])
+    assert (index.count(), index.list_siblings()) == (1, [])
     index.close()
 
 

@@ -112,16 +112,16 @@ def test_a_filter_leaves_k_hits_also_far_from_the_query(memory, index):
 def test_collections_of_namespaces_are_rows_of_one_table(memory, index):
     """Each finds its own rows alone; the table of documents has none of them."""
     point = np.eye(3, dtype=np.float32)
-    ann, bob = index.beside("episodes-1"), index.beside("notes-2")
-    assert index.names_beside() == []
+    ann, bob = index.open_sibling("episodes-1"), index.open_sibling("notes-2")
+    assert index.list_siblings() == []
     ann.upsert(["e1", "e2"], list(point[:2]), ["asked", "asked"], [{}, {}])
     bob.upsert(["e1"], [point[2]], ["taught"], [{}])
     assert (ann.search(point[0], 5), bob.search(point[0], 5)) == (["e1", "e2"], ["e1"])
-    assert index.names_beside() == ["episodes-1", "notes-2"]
+    assert index.list_siblings() == ["episodes-1", "notes-2"]
     assert (index.count(), index.search(point[0], 5), ann.count()) == (0, [], 2)
     assert list(ann.ids()) == [["e1", "e2"]]
     ann.drop()
-    assert (ann.count(), bob.count(), index.names_beside()) == (0, 1, ["notes-2"])
+    assert (ann.count(), bob.count(), index.list_siblings()) == (0, 1, ["notes-2"])
     with memory.store.connect() as connection:
         content = sa.text("SELECT DISTINCT content FROM crabpath_companion_vectors")
         assert connection.scalars(content).all() == [""]

@@ -68,7 +68,7 @@ class Shelf(VectorStore):
 class ShelfKind(StoreKind, of="Shelf"):
     """Filters as the shelf reads them; its documents are listed."""
 
-    serial = True
+    is_single_threaded = True
 
     def translate(self, condition):
         if isinstance(condition, Group):

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from crabpath_lab.ab.settings import TrialSettings
-from crabpath_retrievers.core.query import namespace_of, require_number, session_of
+from crabpath_retrievers.core.query import parse_namespace, parse_session, require_number
 from crabpath_retrievers.errors import ConflictError, InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -58,7 +58,7 @@ def require_trial_name(name: str) -> str:
 
 def hash_position(name: str, session_id: SessionId) -> float:
     """Hash a session to a number in [0, 1), differently for each trial."""
-    text = f"{name}\x00{session_of(session_id)}".encode()
+    text = f"{name}\x00{parse_session(session_id)}".encode()
     number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     return (number >> 11) / 2**53
 
@@ -77,11 +77,11 @@ def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:
 
 def make_arm_namespace(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
     """Return the namespace of a user in an arm."""
-    own = namespace_of(user)
+    own = parse_namespace(user)
     if own.endswith((f"#{name}", f"#{name}:control")):
         msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
         raise InvalidInputError(msg)
-    return namespace_of(own + make_suffix(name, arm, fresh=fresh))
+    return parse_namespace(own + make_suffix(name, arm, fresh=fresh))
 
 
 @dataclass(frozen=True, slots=True)

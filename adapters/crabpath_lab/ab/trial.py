@@ -25,7 +25,7 @@ from crabpath_lab.ab.state import (
     make_arm_namespace,
 )
 from crabpath_retrievers.core.calls import Operations, arun, perform, perform_sync_or_async, run
-from crabpath_retrievers.core.query import Query, QueryOptions, session_of
+from crabpath_retrievers.core.query import Query, QueryOptions, parse_session
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
@@ -167,7 +167,7 @@ class Trial:
             self.refresh()
         state, arm = self._state, self.arm(session_id) if arm is None else _require_arm(arm)
         namespace = make_arm_namespace(self._name, arm, user, fresh=state.fresh)
-        session = session_of(session_id)
+        session = parse_session(session_id)
         running = {"arm": f"{self._name}:{arm}"} if state.status == "running" else {}
         return {"namespace": namespace, "session": session, **running}
 

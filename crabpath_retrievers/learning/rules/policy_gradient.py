@@ -139,7 +139,7 @@ class Action(NamedTuple):
     score: float
 
 
-class Draw(NamedTuple):
+class DrawnAction(NamedTuple):
     """An action drawn at a node, the other actions left, and its gain γ^ℓ (z_ℓ - b).
 
     ``is_offered``: whether the walk could have taken the action.
@@ -202,7 +202,7 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
     return score
 
 
-def apply_gradient(draw: Draw, rate: float) -> Iterator[tuple[Action, float]]:
+def apply_gradient(draw: DrawnAction, rate: float) -> Iterator[tuple[Action, float]]:
     """Yield the changes of the weights that one draw decided, at a rate η · credit weight."""
     actions = (draw.drawn, *draw.rivals)
     score = score_function([action.score for action in actions], draw.temperature)
@@ -212,7 +212,7 @@ def apply_gradient(draw: Draw, rate: float) -> Iterator[tuple[Action, float]]:
 
 def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
-) -> Iterator[Draw]:
+) -> Iterator[DrawnAction]:
     """Yield the draws of a turn of which the credit is known."""
     known = get_known_credit(turn, credit)
     if credit.outcome < 0:  # which blames what is irrelevant like what was used
@@ -247,7 +247,7 @@ def _list_step_draws(
     gain_by_target: Mapping[str, float],
     passed: Container[str],
     stop: float,
-) -> Iterator[Draw]:
+) -> Iterator[DrawnAction]:
     # A habitual edge without probability led to a node that was closed to the walk.
     open_to = {c.target for c in step.candidates if c.probability > 0}.union(step.chosen)
     rivals = tuple(a for target, a in actions.items() if target in passed and target in open_to)
@@ -255,8 +255,8 @@ def _list_step_draws(
     for target, gain in gain_by_target.items():
         if gain:
             others, offered = (*rivals, stop_action), target in open_to
-            yield Draw(step.node, actions[target], others, gain, step.temperature, offered)
+            yield DrawnAction(step.node, actions[target], others, gain, step.temperature, offered)
     best = max((gain_by_target.get(target, 0.0) for target in step.chosen), default=0.0)
     # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
-        yield Draw(step.node, stop_action, rivals, best, step.temperature, is_offered=True)
+        yield DrawnAction(step.node, stop_action, rivals, best, step.temperature, is_offered=True)

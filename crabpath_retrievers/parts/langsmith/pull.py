@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.query import text_of
+from crabpath_retrievers.core.query import parse_text
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.errors import (
@@ -208,7 +208,7 @@ class _Pull:
         returned count as used in a success, whatever the score; if it returned none, it failed.
         """
         run, policy = given.run_id, self._policy
-        direct = None if run is None else self._store.turns.find(text_of("run_id", run))
+        direct = None if run is None else self._store.turns.find(parse_text("run_id", run))
         text, right = parse_correction(given.correction)
         kind = getattr(given.feedback_source, "type", None)
         by_model = isinstance(kind, str) and kind in _MODELS
@@ -235,7 +235,7 @@ class _Pull:
         trace = given.trace_id or given.run_id
         if trace is None:
             return []
-        name = text_of("trace_id", trace)
+        name = parse_text("trace_id", trace)
         if name not in self._traces:
             with translate_errors():
                 runs = list(self._list_retriever_runs(name))
@@ -254,7 +254,7 @@ class _Pull:
             kwargs = {"data": json.dumps(query)}
             path = "/runs/query"
             page = self._client.request_with_retries("POST", path, request_kwargs=kwargs).json()
-            yield from (text_of("run_id", run["id"]) for run in page.get("runs") or ())
+            yield from (parse_text("run_id", run["id"]) for run in page.get("runs") or ())
             cursor = (page.get("cursors") or {}).get("next")
             if not cursor:
                 return

@@ -8,10 +8,10 @@ from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.config.operation import Knobs
 from crabpath_retrievers.core.calls import AsyncView, bar, count_records, off_loop, trace_memory
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
+from crabpath_retrievers.core.query import parse_namespace, parse_text, require_count, require_flags
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
-from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.parts.operation.maintenance import (
     MAINTENANCE_STEPS,
     MaintenanceReport,
@@ -27,7 +27,7 @@ from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
 from crabpath_retrievers.vectors.embedder import Embedder
 
 
-class MemoryMaintenance(Component):
+class MemoryMaintenance(MemoryPart):
     """Keep a memory small and healthy; call :meth:`run` from any scheduler."""
 
     @trace_memory("maintain_memory", lambda report: count_records(report.total_changed))
@@ -66,7 +66,7 @@ class MemoryMaintenance(Component):
         Raises:
             NotFoundError: The journal has no such run.
         """
-        self.runner().undo(text_of("run", run))
+        self.runner().undo(parse_text("run", run))
 
     def runner(self) -> MaintenanceRunner:
         """The maintenance runner, with the services of this memory."""
@@ -87,7 +87,7 @@ class MemoryMaintenance(Component):
             record: Whether the report is saved for :meth:`health_history`.
         """
         require_flags(record=record)
-        services, name = self._services, namespace_of(namespace)
+        services, name = self._services, parse_namespace(namespace)
         return measure_health(
             services.store, name, services.settings, services.index.find_existing, record=record
         )
@@ -101,7 +101,7 @@ class MemoryMaintenance(Component):
             InvalidInputError: The limit is below 1.
         """
         limit = require_count("limit", limit)
-        return load_past_reports(self._services.store, namespace_of(namespace), limit)
+        return load_past_reports(self._services.store, parse_namespace(namespace), limit)
 
     def tune(self, namespace: str = DEFAULT_NAMESPACE, *, dry_run: bool = False) -> TuneReport:
         """Measure the health of a namespace, and move at most two of its four knobs by one step.
@@ -120,7 +120,7 @@ class MemoryMaintenance(Component):
             InvalidInputError: The settings that the knobs start from are outside their limits.
             StoreError: The stored knobs are damaged, or were changed by somebody else meanwhile.
         """
-        return self._tuner().run(namespace_of(namespace), dry_run=dry_run)
+        return self._tuner().run(parse_namespace(namespace), dry_run=dry_run)
 
     def knobs(self, namespace: str = DEFAULT_NAMESPACE) -> Knobs:
         """The current knobs of a namespace.
@@ -128,7 +128,7 @@ class MemoryMaintenance(Component):
         Raises:
             StoreError: They are damaged.
         """
-        return self._tuner().knobs(namespace_of(namespace))
+        return self._tuner().knobs(parse_namespace(namespace))
 
     def set_knobs(self, /, namespace: str = DEFAULT_NAMESPACE, **values: float) -> str:
         """Set knobs of a namespace by hand.
@@ -144,7 +144,7 @@ class MemoryMaintenance(Component):
             InvalidInputError: There is no such knob, or a value is outside its limits.
             StoreError: The other knobs are damaged, or were changed by somebody else meanwhile.
         """
-        return self._tuner().set_knobs(namespace_of(namespace), values)
+        return self._tuner().set_knobs(parse_namespace(namespace), values)
 
     def reset_knobs(self, namespace: str = DEFAULT_NAMESPACE) -> str:
         """Let the knobs of a namespace follow the settings again, and delete their history.
@@ -152,7 +152,7 @@ class MemoryMaintenance(Component):
         Returns:
             The run id that :meth:`undo` takes.
         """
-        return self._tuner().reset(namespace_of(namespace))
+        return self._tuner().reset(parse_namespace(namespace))
 
     def reindex(self) -> int:
         """Rebuild the vector index from the graph store.

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from crabpath_retrievers.core.calls import AsyncView, off_loop
-from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
+from crabpath_retrievers.core.query import parse_namespace, parse_path, require_flags
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.parts.operation.transfer.archive import Archive, Block, open_archive
 from crabpath_retrievers.parts.operation.transfer.export import Dump, ExportResult, export_archive
 from crabpath_retrievers.parts.operation.transfer.fill import (
@@ -17,7 +17,7 @@ from crabpath_retrievers.parts.operation.transfer.fill import (
 )
 
 
-class MemoryTransfer(Component):
+class MemoryTransfer(MemoryPart):
     """Export a memory or a namespace into an archive, and import it elsewhere."""
 
     def export(self, archive: str | Path, *, namespace: str | None = None) -> ExportResult:
@@ -36,9 +36,9 @@ class MemoryTransfer(Component):
             InvalidInputError: The path holds another file, or cannot be written.
         """
         services = self._services
-        path = path_of("archive", archive)
+        path = parse_path("archive", archive)
         return export_archive(
-            services.store, path, None if namespace is None else namespace_of(namespace)
+            services.store, path, None if namespace is None else parse_namespace(namespace)
         )
 
     def import_archive(
@@ -71,14 +71,14 @@ class MemoryTransfer(Component):
             EmbeddingMismatchError: This memory was built with another embedder.
         """
         require_flags(replace=replace)
-        wanted = None if namespace is None else namespace_of(namespace)
+        wanted = None if namespace is None else parse_namespace(namespace)
         with (
-            open_archive(path_of("archive", archive)) as checked,
+            open_archive(parse_path("archive", archive)) as checked,
             self._services.store.hold_ingest_lock(),
         ):
             chosen_name = select_namespace(checked, wanted)
             if chosen_name is not None:
-                name = chosen_name if rename is None else namespace_of(rename)
+                name = chosen_name if rename is None else parse_namespace(rename)
                 return self._import_namespace(checked, chosen_name, name, replace=replace)
             if rename is not None or replace:
                 msg = "this is the archive of a whole store: say which namespace of it is meant"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpath_retrievers.core.calls import describe_turn, limit_waiting, run, trace_retrieval
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
+from crabpath_retrievers.core.query import parse_namespace, parse_path, require_flags
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Services
@@ -100,7 +100,7 @@ class Replay:
     def __init__(self, services: Services, namespace: str, k: int) -> None:
         """Replay into a namespace of these services, ``k`` documents a question."""
         self._services, self._k = services, k
-        self._namespace = namespace_of(namespace)
+        self._namespace = parse_namespace(namespace)
         self._counts = Counter[str]()
         self._refused: list[LineError] = []
         self._bad: list[LineError] = []
@@ -111,7 +111,7 @@ class Replay:
         Raises:
             InvalidInputError: The file cannot be read.
         """
-        path, readable, matched = path_of("sessions", sessions), 0, 0
+        path, readable, matched = parse_path("sessions", sessions), 0, 0
         unmatched, bad = list[LineError](), list[LineError]()
         for part in split_batches(hash_lines(read_lines(path)), _EMBEDDED):
             for row in self._match([_parse(*line) for line in part]):
@@ -136,8 +136,8 @@ class Replay:
             StoreError: A store failed; what was replayed until then stays.
         """
         require_flags(skip_bad=skip_bad)
-        path = path_of("sessions", sessions)
-        progress_file = None if checkpoint is None else path_of("checkpoint", checkpoint)
+        path = parse_path("sessions", sessions)
+        progress_file = None if checkpoint is None else parse_path("checkpoint", checkpoint)
         bad = None if skip_bad else next(iter(find_bad_lines(path)), None)
         if bad is not None:
             msg = f"line {bad.line} of {path}: {bad.why}; nothing was learned"

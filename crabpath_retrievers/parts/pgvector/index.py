@@ -62,11 +62,11 @@ class PgVectorIndex(VectorIndex):
         """Kind and place of the index, for messages."""
         return f"pgvector in {self._store.name}"
 
-    def beside(self, name: str) -> "PgVectorIndex":
+    def open_sibling(self, name: str) -> "PgVectorIndex":
         """The collection of a namespace."""
         return PgVectorIndex(self._store, name)
 
-    def names_beside(self) -> list[str]:
+    def list_siblings(self) -> list[str]:
         """Names of the collections of namespaces."""
         return [] if self._find_type() is None else self._queries.collections()
 
@@ -152,7 +152,7 @@ class PgVectorIndex(VectorIndex):
         """Select the ids that the index contains."""
         return set() if self._find_type() is None else self._queries.find_existing(ids)
 
-    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
+    def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """Number of vectors, and those of the ids that exist."""
         return self.count(), self.find_existing(ids)
 

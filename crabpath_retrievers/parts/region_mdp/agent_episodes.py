@@ -28,14 +28,14 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     validate_outcome,
 )
-from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
+from crabpath_retrievers.core.query import parse_label, parse_namespace, parse_text, require_list
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.rules.edges import count_step, sum_steps, to_success
-from crabpath_retrievers.regions import Regions, find_whole
+from crabpath_retrievers.regions import RegionIndex, find_whole
 from crabpath_retrievers.storage import Reader
 
 _MAX_ID_CHARS = 200
@@ -100,18 +100,18 @@ class AgentEpisode:
             )
             raise InvalidInputError(msg)
         set_(self, "reward", validate_outcome(self.reward, name="reward"))
-        set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
-        set_(self, "namespace", namespace_of(self.namespace))
-        name = text_of("episode_id", self.id)
+        set_(self, "actions", tuple(parse_label("an action", action) for action in self.actions))
+        set_(self, "namespace", parse_namespace(self.namespace))
+        name = parse_text("episode_id", self.id)
         if not 1 <= len(name) <= _MAX_ID_CHARS:
             msg = f"episode_id must have 1 to {_MAX_ID_CHARS} characters, not {len(name)}"
             raise InvalidInputError(msg)
         set_(self, "id", name)
         if self.task_type is not None:
-            set_(self, "task_type", label_of("task_type", self.task_type))
+            set_(self, "task_type", parse_label("task_type", self.task_type))
 
 
-def require_regions(regions: Regions) -> None:
+def require_regions(regions: RegionIndex) -> None:
     """Raise if a memory has no regions.
 
     Raises:
@@ -124,7 +124,7 @@ def require_regions(regions: Regions) -> None:
 
 def learn_from_episode(
     recorder: Recorder,
-    regions: Regions,
+    regions: RegionIndex,
     episode: AgentEpisode,
     compute_edges: Callable[[Reader, AgentEpisode], Sequence[WeightDelta]],
 ) -> Receipt:

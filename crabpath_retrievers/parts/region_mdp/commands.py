@@ -23,7 +23,7 @@ from crabpath_retrievers.cli.commands import (
     stored_settings,
 )
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.query import label_of, namespace_of
+from crabpath_retrievers.core.query import parse_label, parse_namespace
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.parts.region_mdp.models import RegionModels
 from crabpath_retrievers.parts.region_mdp.overview import (
@@ -32,7 +32,7 @@ from crabpath_retrievers.parts.region_mdp.overview import (
     project_hubs,
     summarise_regions,
 )
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,12 +62,12 @@ def show_regions(
     if most < 1:
         msg = f"--most must be at least 1, not {most}"
         raise InvalidInputError(msg)
-    wanted = None if task is None else label_of("--task", task)
+    wanted = None if task is None else parse_label("--task", task)
     if plot is not None:
         require_extra("eval", "--plot", "matplotlib")
     with existing_store(store) as opened:
         settings = stored_settings(opened).region
-        models = RegionModels(opened, Regions(opened, settings), settings)
+        models = RegionModels(opened, RegionIndex(opened, settings), settings)
         if not (states or models.regions.levels()):
             msg = (
                 "this memory has no regions yet: they need two hubs, "
@@ -75,7 +75,7 @@ def show_regions(
             )
             raise NotFoundError(msg)
         summary = summarise_regions(
-            models, namespace_of(namespace), "states" if states else level, wanted, most
+            models, parse_namespace(namespace), "states" if states else level, wanted, most
         )
         if summary is None:
             msg = (

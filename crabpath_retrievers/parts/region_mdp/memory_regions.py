@@ -10,16 +10,16 @@ from typing_extensions import TypedDict, Unpack
 from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
 from crabpath_retrievers.core.query import (
-    namespace_of,
+    parse_namespace,
+    parse_text,
+    parse_texts,
     require_count,
     require_list,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.memory.services import MemoryPart, Services
 from crabpath_retrievers.parts.region_mdp.agent_episodes import (
     ActionClassifier,
     AgentEpisode,
@@ -45,7 +45,7 @@ class EpisodeFields(TypedDict, total=False):
     episode_id: str | None
 
 
-class MemoryRegions(Component):
+class MemoryRegions(MemoryPart):
     """Assign texts to regions, learn from episodes, and read the region MDP."""
 
     def levels(self) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ class MemoryRegions(Component):
                 largest = max(memory.regions.map().regions, key=lambda region: region.size)
         """
         with limit_waiting(self._services.settings.time_limit):
-            return draw_map(self.models(), namespace_of(namespace), level)
+            return draw_map(self.models(), parse_namespace(namespace), level)
 
     def mdp(self, level: RegionLevel = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
         """Markov decision process of steps in regions, as a namespace has learned it.
@@ -137,7 +137,7 @@ class MemoryRegions(Component):
         Raises:
             InvalidInputError: An empty text, or a k below 1.
         """
-        (text,) = _checked_texts(text_of("text", text), "a text")
+        (text,) = _checked_texts(parse_text("text", text), "a text")
         most, services = require_count("k", k), self._services
         mdp = self.mdp("states", namespace=namespace)
         same = make_state_id(mdp.namespace, text)
@@ -184,7 +184,7 @@ class MemoryRegions(Component):
             NotFoundError: An id of no document, or documents too few for regions.
             EmbeddingMismatchError: A vector has another dimension.
         """
-        name = namespace_of(namespace)
+        name = parse_namespace(namespace)
         if classify is not None and not callable(classify):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
@@ -310,7 +310,7 @@ class RegionMDP(RegionModel):
             raise InvalidInputError(msg)
         self._memory_regions, models = regions, regions.models()
         self._services = regions._services  # noqa: SLF001  the class above
-        name, counted = namespace_of(namespace), models.counted_level(level)
+        name, counted = parse_namespace(namespace), models.counted_level(level)
         hubs = models.reader(name, counted)
         super().__init__(models.store, hubs, models.settings, name, counted)
 
@@ -361,7 +361,7 @@ def _checked_texts(texts: Any, name: str) -> list[str]:
     Raises:
         InvalidInputError: One of them is empty.
     """
-    checked = texts_of(texts, name=name)
+    checked = parse_texts(texts, name=name)
     if not all(text.strip() for text in checked):
         msg = f"{name} must not be empty: pass what was seen, in words"
         raise InvalidInputError(msg)

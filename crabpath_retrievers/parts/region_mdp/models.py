@@ -11,7 +11,7 @@ from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes import STATES
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.region_mdp.mdp import RegionModel
-from crabpath_retrievers.regions import Hubs, Regions, StateHubs
+from crabpath_retrievers.regions import Hubs, RegionIndex, StateHubs
 from crabpath_retrievers.storage import GraphStore
 
 RegionLevel = int | Literal["states"] | None
@@ -23,7 +23,7 @@ class RegionModels:
     """Reads regions and the transition counts of a namespace."""
 
     store: GraphStore
-    regions: Regions
+    regions: RegionIndex
     settings: RegionSettings
 
     def level(self, level: int | None) -> int:

@@ -31,7 +31,7 @@ from crabpath_retrievers.parts.typed_graph.rules import (
     learn_episode_edges,
     learn_typed_edges,
 )
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock
 
@@ -76,7 +76,7 @@ class TypedGraph:
 class TypedGraphs:
     """Derives the typed edges of namespaces, and keeps them until a namespace learns again."""
 
-    def __init__(self, regions: Regions, settings: LearningSettings) -> None:
+    def __init__(self, regions: RegionIndex, settings: LearningSettings) -> None:
         """Derive with these settings, from a corpus with these regions."""
         self._regions, self._settings = regions, settings
         self._cache: dict[int, tuple[Clock, TypedGraph]] = {}
@@ -137,7 +137,7 @@ class TypedGraphs:
 class _Homes:
     """Hubs of the finest regions, by the ids of their nodes; none in a small corpus."""
 
-    def __init__(self, read: Reader, regions: Regions, clock: Clock) -> None:
+    def __init__(self, read: Reader, regions: RegionIndex, clock: Clock) -> None:
         levels = regions.levels(clock.hubs, read) if clock.hubs else ()
         self._hubs = regions.hubs(levels[0], clock.hubs, read) if levels else None
         self.names = self._hubs.names if self._hubs else {}

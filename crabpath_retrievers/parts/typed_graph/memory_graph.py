@@ -13,13 +13,13 @@ from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.query import (
-    namespace_of,
-    path_of,
+    parse_namespace,
+    parse_path,
+    parse_text,
+    parse_texts,
     require_count,
     require_flags,
     require_number,
-    text_of,
-    texts_of,
 )
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
@@ -28,7 +28,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
 )
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.memory.services import MemoryPart, Services
 from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
 from crabpath_retrievers.parts.typed_graph.follow import (
@@ -91,7 +91,7 @@ class GraphOptions(TypedDict, total=False):
     namespace: str
 
 
-class MemoryGraph(Component):
+class MemoryGraph(MemoryPart):
     """Read and set typed edges, and search along them.
 
     The three searches record no turn, and nothing is learned from them.
@@ -105,7 +105,7 @@ class MemoryGraph(Component):
     def _view(self, namespace: str) -> NamespaceView:
         """The view of one namespace."""
         services = self._services
-        name = namespace_of(namespace)
+        name = parse_namespace(namespace)
         return NamespaceView(services.store, services.index, services.notes, self._graphs, name)
 
     def add_edge(
@@ -147,7 +147,11 @@ class MemoryGraph(Component):
         most = 0.0 if kind is EdgeKind.INHIBITS else 1.0
         value = require_number("weight", weight, -1.0, most)
         scope = self._view(namespace)
-        edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
+        edge = (
+            scope.key(parse_text("source", source)),
+            scope.key(parse_text("target", target)),
+            kind,
+        )
         if edge[0] == edge[1]:
             msg = (
                 f"an edge leads from one node to another, not from {format_value(source)} to itself"
@@ -187,7 +191,7 @@ class MemoryGraph(Component):
         kinds = parse_edge_kinds(edge_type)
         least = 0.0 if min_weight is None else require_number("min_weight", min_weight, 0.0, 1.0)
         way, scope = parse_direction(direction), self._view(namespace)
-        return list_neighbours(scope, text_of("node_id", node_id), kinds, least, way)
+        return list_neighbours(scope, parse_text("node_id", node_id), kinds, least, way)
 
     def edges(
         self,
@@ -236,7 +240,7 @@ class MemoryGraph(Component):
         with limit_waiting(services.settings.time_limit):
             scope = self._view(namespace)
             tiers = apply_knobs_to_tiers(services.settings.tiers, scope.clock.knobs)
-            return page_edges(scope, text_of("node_id", node_id), wanted, skipped, tiers)
+            return page_edges(scope, parse_text("node_id", node_id), wanted, skipped, tiers)
 
     def changes(
         self,
@@ -275,12 +279,12 @@ class MemoryGraph(Component):
             raise InvalidInputError(msg)
         kind = None if edge_type is None else parse_edge_kind(edge_type)
         most = require_count("limit", limit, most=MAX_COUNT)
-        cause = None if feedback_id is None else text_of("feedback_id", feedback_id)
+        cause = None if feedback_id is None else parse_text("feedback_id", feedback_id)
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = self._view(namespace)
-            first = None if source is None else scope.key(text_of("source", source))
-            last = None if target is None else scope.key(text_of("target", target))
+            first = None if source is None else scope.key(parse_text("source", source))
+            last = None if target is None else scope.key(parse_text("target", target))
             if not scope.clock.key:
                 return []
             wanted = MoveFilter(first, last, kind, cause)
@@ -316,7 +320,7 @@ class MemoryGraph(Component):
         hops = require_count("max_hops", max_hops, most=MAX_COUNT)
         least = require_number("min_weight", min_weight, 0.0, 1.0)
         scope = self._view(namespace)
-        return traverse_edges(scope, text_of("start", start), kinds, hops, least)
+        return traverse_edges(scope, parse_text("start", start), kinds, hops, least)
 
     def search(
         self,
@@ -504,7 +508,7 @@ class MemoryGraph(Component):
         if around is None:
             keys = _read_all_keys(scope)
         else:
-            starts = resolve_nodes(scope.store, texts_of(around, name="around"), scope.namespace)
+            starts = resolve_nodes(scope.store, parse_texts(around, name="around"), scope.namespace)
             keys = collect_neighbourhood(scope, starts.values(), kinds, hops, most)
         batches, names = list(split_batches(sorted(keys), _AT_ONCE)), dict[int, str]()
         for batch in batches:
@@ -537,7 +541,7 @@ class MemoryGraph(Component):
             NotFoundError: There is no such document or note in the namespace.
             MissingExtraError: networkx is not installed.
         """
-        file = path_of("path", path)
+        file = parse_path("path", path)
         require_extra("graph", "write_graphml")
         import networkx as nx
 

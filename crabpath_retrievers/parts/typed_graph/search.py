@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.typed_graph.follow import Neighbour
 from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries
 from crabpath_retrievers.parts.typed_graph.view import NamespaceView, compute_similarities
-from crabpath_retrievers.regions import Regions
+from crabpath_retrievers.regions import RegionIndex
 
 _NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
 
@@ -158,7 +158,7 @@ def validate_weights(weights: object) -> tuple[float, ...]:
 
 def search_bayesian(
     scope: NamespaceView,
-    regions: Regions,
+    regions: RegionIndex,
     vector: Vector,
     k: int,
     weights: Sequence[float],
@@ -187,7 +187,7 @@ def search_bayesian(
 
 def _compute_factors(
     scope: NamespaceView,
-    regions: Regions,
+    regions: RegionIndex,
     vector: Vector,
     heads: Sequence[NodeHead],
     prior: tuple[float, float],
@@ -227,7 +227,7 @@ def _read_last_success(scope: NamespaceView) -> dict[str, int]:
 
 
 def _read_regions(
-    scope: NamespaceView, regions: Regions, vector: Vector, heads: Sequence[NodeHead]
+    scope: NamespaceView, regions: RegionIndex, vector: Vector, heads: Sequence[NodeHead]
 ) -> tuple[int | None, Mapping[int, int]]:
     """Read the region of the query and those of the nodes, by key; None in a small corpus."""
     version = scope.clock.hubs or scope.store.regions.version()

@@ -14,7 +14,7 @@ from crabpath_retrievers.core.feedback import (
     RewardSource,
     validate_user,
 )
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
@@ -73,7 +73,7 @@ class FeedbackFilter(NamedTuple):
         return cls(
             None if user is None else validate_user(user),
             source,
-            None if namespace is None else namespace_of(namespace),
+            None if namespace is None else parse_namespace(namespace),
         )
 
     def where(self) -> list[sa.ColumnElement[bool]]:

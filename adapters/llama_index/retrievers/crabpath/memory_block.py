@@ -18,7 +18,7 @@ from crabpath_retrievers.integration import (
     Receipt,
     arun,
     is_blank,
-    namespace_of,
+    parse_namespace,
     perform,
     run,
 )
@@ -159,7 +159,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
                 "session_id"
             )
             raise InvalidInputError(msg)
-        return namespace_of(found)
+        return parse_namespace(found)
 
 
 def _split_at_questions(messages: Sequence[ChatMessage]) -> Iterator[list[ChatMessage]]:

@@ -34,7 +34,7 @@ from crabpath_retrievers.cli.commands import (
     make_table,
     stored_settings,
 )
-from crabpath_retrievers.core.query import is_url, namespace_of
+from crabpath_retrievers.core.query import is_url, parse_namespace
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
 from crabpath_retrievers.parts.operation.maintenance import (
@@ -72,7 +72,7 @@ def run_health(
     vectors: Vectors = None,
 ) -> Output:
     """Measure eight health metrics of a namespace, with their ranges and history."""
-    name = namespace_of(namespace)
+    name = parse_namespace(namespace)
     with existing_store(store) as opened:
         held = _held_ids(opened, place_of(store), vectors)
         past = load_past_reports(opened, name, _COLUMNS - 1)
@@ -263,7 +263,7 @@ def run_tune(
     *, namespace: OneNamespace = "default", dry_run: DryRun = False, store: Store = DEFAULT_STORE
 ) -> Output:
     """Measure the health of a namespace, and move its knobs where that may improve it."""
-    name = namespace_of(namespace)
+    name = parse_namespace(namespace)
     with existing_store(store) as opened:
         report = _tuner(opened).run(name, dry_run=dry_run)
     return Output(report.to_dict(), _describe_tuning(report))
@@ -271,7 +271,7 @@ def run_tune(
 
 def show_knobs(namespace: OneNamespace = "default", store: Store = DEFAULT_STORE) -> Output:
     """Show the current knobs of a namespace."""
-    name = namespace_of(namespace)
+    name = parse_namespace(namespace)
     with existing_store(store) as opened:
         return _show_knobs(opened, name)
 
@@ -282,14 +282,14 @@ def run_set_knobs(
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """Set knobs of a namespace by hand."""
-    numbers, name = dict(map(_parse_knob, values)), namespace_of(namespace)
+    numbers, name = dict(map(_parse_knob, values)), parse_namespace(namespace)
     with existing_store(store) as opened:
         return _show_knobs(opened, name, run=_tuner(opened).set_knobs(name, numbers))
 
 
 def run_reset_knobs(namespace: OneNamespace = "default", store: Store = DEFAULT_STORE) -> Output:
     """Let the knobs of a namespace follow the settings again."""
-    name = namespace_of(namespace)
+    name = parse_namespace(namespace)
     with existing_store(store) as opened:
         return _show_knobs(opened, name, run=_tuner(opened).reset(name))
 

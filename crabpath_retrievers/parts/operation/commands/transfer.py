@@ -24,7 +24,7 @@ from crabpath_retrievers.cli.commands import (
     leave_receipts_to_command,
     namespace_option,
 )
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.parts.operation.migrate import migrate
 from crabpath_retrievers.parts.operation.replay import ReplayCheck
@@ -46,7 +46,7 @@ def run_export(
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """Write a memory, or what one namespace has learned, into one file."""
-    scope = None if namespace is None else namespace_of(namespace)
+    scope = None if namespace is None else parse_namespace(namespace)
     if file.expanduser().exists():
         confirm_deletion(f"Replace {file}?", yes=yes)
     with existing_store(store) as opened:

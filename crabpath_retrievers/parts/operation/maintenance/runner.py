@@ -19,7 +19,7 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.calls import elapsed_ms
-from crabpath_retrievers.core.query import texts_of
+from crabpath_retrievers.core.query import parse_texts
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
@@ -136,7 +136,7 @@ class MaintenanceRunner:
             InvalidInputError: A step does not exist, or there are none.
             StoreLockedError: Maintenance or an ingest is running already.
         """
-        steps = texts_of(steps, name="steps")
+        steps = parse_texts(steps, name="steps")
         unknown = [step for step in steps if step not in MAINTENANCE_STEPS]
         if unknown or not steps:
             what = f"no step {unknown[0]!r:.250}" if unknown else "nothing to do"

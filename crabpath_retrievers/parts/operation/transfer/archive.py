@@ -26,7 +26,7 @@ from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import load_knobs
 from crabpath_retrievers.core.changes import STATES, NoteKind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, SchemaVersionError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
@@ -305,7 +305,7 @@ def _check_lesson(text: str) -> None:
 
 def require_namespace(name: str) -> None:
     """Refuse an invalid name of a namespace; raises one of ``MALFORMED``."""
-    if namespace_of(name) != name:
+    if parse_namespace(name) != name:
         msg = "it is not a name of a namespace"
         raise ValueError(msg)
 
