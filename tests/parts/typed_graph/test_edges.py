@@ -237,7 +237,7 @@ async def test_graphml_can_be_read_back(memory, graph, join, namespace, tmp_path
 
 
 def test_the_page_names_every_type_and_runs_as_it_stands(graph):
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "typed-edges.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "typed-edges.md").read_text()
     with pytest.raises(InvalidInputError) as refused:
         graph.add_edge("d1", "d2", "none of them", 0.5)
     types = {kind.label for kind in EdgeKind} & {*re.findall(r"\w+", str(refused.value))}

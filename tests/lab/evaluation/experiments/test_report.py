@@ -22,7 +22,7 @@ from crabpath_lab.experiments import report as reporting
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError
 
-REPORTS = Path(__file__).parents[3] / "docs" / "experiments"
+REPORTS = Path(__file__).parents[4] / "docs" / "experiments"
 
 
 def judged(found):
