@@ -85,7 +85,7 @@ class CrabPathDocument(Document):
         return (self.id, self.page_content) == (other.id, other.page_content)
 
     def __hash__(self) -> int:
-        """By id and text."""
+        """Hash id and text."""
         return hash((self.id, self.page_content))
 
 

@@ -290,7 +290,7 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse to be used after the end, or in a forked process.
+        """Refuse use after closing, or in a forked process.
 
         Raises:
             StoreUnavailableError: They were closed.

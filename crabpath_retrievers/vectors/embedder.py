@@ -358,7 +358,7 @@ class Embedder:
         return self._prefixes
 
     def _choose_prefixes(self, others: Prefixes) -> Prefixes:
-        """The prefixes wanted by the caller, where there are none the other ones."""
+        """Choose the prefixes of the caller, else those known for the model."""
         pairs = zip(self._wanted, others, strict=True)
         return Prefixes(*(other if wanted is None else wanted for wanted, other in pairs))
 

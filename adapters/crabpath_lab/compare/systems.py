@@ -299,7 +299,7 @@ def _find_collection(client: Any, place: Place) -> Any:
 
 
 def _require_same_embedder(collection: Any, embedder: Embeddings) -> None:
-    """Embed some stored texts again.
+    """Refuse an embedder that does not give the stored vectors of some texts.
 
     Raises:
         EmbeddingMismatchError: Their vectors are others.

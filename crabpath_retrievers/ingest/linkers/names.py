@@ -196,7 +196,7 @@ def _count_words(tokens: Iterable[str]) -> int:
 
 
 def _may_be_word(name: str) -> bool:
-    """Whether a name is one word, which may be no name, or of a script without spaces."""
+    """Whether a name may be a common word: one word, or of a script without spaces."""
     return " " not in name or is_character(name.split(" ", 1)[0])
 
 

@@ -50,7 +50,7 @@ class ReturnedNode(BaseNode):
         return _identify(self) == _identify(other)
 
     def __hash__(self) -> int:
-        """By id and text."""
+        """Hash id and text."""
         return hash(_identify(self))
 
 
