@@ -469,49 +469,45 @@ def test_the_quickstart_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines() == shown
 
 
-def test_the_readme_has_no_other_code_and_its_links_lead_somewhere():
-    hosts = {"LangGraph", "LlamaIndex"}
-    run = {"Quickstart", "LangChain: learn from outcomes", *hosts} | {
-        f"{host}: long-term memory" for host in hosts
-    }
+def test_the_readme_is_short_has_no_other_code_and_its_links_lead_somewhere():
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 160
+    run = {"Quickstart", "LangChain: learn from outcomes", "LangGraph", "LlamaIndex"}
     assert {heading for heading, _ in read_tokens(README, language="python")} == run
     links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
     assert links
     assert all((ROOT / link).exists() for link in links)
 
 
-def test_langchain(documents):
-    retriever = CrabPathRetriever.from_documents(documents, k=2)
-    chain = retriever | RunnableLambda(lambda found: found[0].page_content)
-    heading, question = "LangChain: learn from outcomes", "What is the capital?"
-    run_blocks(README, heading, retriever=retriever, chain=chain, question=question)
-    assert retriever.invoke(question)[0].page_content.endswith(":\nIt was Paris.")
-    retriever.memory.close()
+@pytest.fixture
+def _memory(documents, tmp_path, monkeypatch):
+    """The memory of README's examples: in the folder ``memory`` of where they run."""
+    monkeypatch.chdir(tmp_path)
+    CrabPathRetriever.from_documents(documents, path="memory").close()
 
 
-def test_langgraph(chat_server, documents):
+@pytest.mark.usefixtures("_memory")
+def test_langchain(chat_server):
+    chat_server.says = "London."
+    it = run_blocks(README, "LangChain: learn from outcomes")
+    assert it.retriever.invoke("What is the capital?")[0].page_content.endswith(":\nIt was Paris.")
+    it.retriever.close()
+
+
+@pytest.mark.usefixtures("_memory")
+def test_langgraph(chat_server):
     chat_server.says = "Run make release."
-    retriever = CrabPathRetriever.from_documents(documents)
-    run_blocks(README, "LangGraph", retriever=retriever)
+    retriever = run_blocks(README, "LangGraph").retriever
     ann, bob = [retriever.invoke("How do I deploy?", namespace=user)[0] for user in ("ann", "bob")]
     assert ann.page_content.endswith(":\nDeploy with `ship release`.")
     assert bob.page_content == "Deploy with make ship."
-    retriever.memory.close()
+    retriever.close()
 
 
-def test_llama_index(documents):
-    with CrabPathRetriever.from_documents(documents).memory as memory:
-        it = run_blocks(README, "LlamaIndex", llm=MockLLM(), memory=memory)
-        response = it.engine.query("How do I deploy on a Friday?")
-        assert response.source_nodes[0].text.endswith(":\nNobody deploys on a Friday.")
-
-
-def test_the_long_term_memories_of_hosts(documents):
-    it = run_blocks(README, "LangGraph: long-term memory")
-    assert [item.key for item in it.found] == ["tea"]
-    (turn,) = it.store.memory.turns(namespace=it.store.find_turn_namespace(("memories", "ann")))
-    assert turn.feedback_id is not None
-    it.store.memory.close()
-    it = run_blocks(README, "LlamaIndex: long-term memory")
-    assert it.chat_memory.memory_blocks == [it.block]
-    it.block.memory.close()
+@pytest.mark.usefixtures("_memory")
+def test_llama_index():
+    it = run_blocks(README, "LlamaIndex")
+    response = it.engine.query("How do I deploy on a Friday?")
+    assert response.source_nodes[0].text.endswith(":\nNobody deploys on a Friday.")
+    it.retriever.memory.close()
