@@ -334,6 +334,13 @@ def test_checks_are_of_pages_that_run():
     assert set(CHECKS) <= set(RUNNING)
 
 
+def test_every_page_says_first_for_whom_it_is():
+    for page in DOCS.rglob("*.md"):
+        lines = [line for line in page.read_text().splitlines() if line]
+        heading = next(n for n, line in enumerate(lines) if line.startswith("# "))
+        assert re.fullmatch(r"\*For .+\.\*", lines[heading + 1]), page.name
+
+
 def test_blocks_that_do_not_run_say_why():
     """Code is Python that runs, or commands that need more than a test has: these give a reason."""
     for page in DOCS.rglob("*.md"):

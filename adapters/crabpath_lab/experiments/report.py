@@ -22,6 +22,8 @@ _ORDER = ("not reproduced", "undecided")  # what failed is read before what work
 _VERDICTS = """\
 # What the papers claim, and what we found
 
+*For researchers who know the papers and ask whether their claims hold.*
+
 Claims of the papers behind CrabPath ([bibliography](../bibliography.md)), tried with the retriever,
 feedback and maintenance that users have. Claims that were not reproduced come first. Each line
 leads to its figures and its command, which works wherever `crabpath-retrievers[eval,local]` is
@@ -35,6 +37,8 @@ has to hold in every seed. The papers' own figures are of single runs. Claims
 [without an experiment](not-tried.md) have their own page."""
 _FIGURES = """\
 # Figures of the experiments
+
+*For researchers who want the figures of one experiment.*
 
 What each experiment does, what it is held to, and what it measured. Verdicts in one table:
 [what the papers claim, and what we found](README.md)."""
