@@ -52,7 +52,7 @@ OPENERS = {
     *("parts/operation/commands/maintenance.py", "parts/operation/commands/transfer.py"),
     *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
     *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),
-    *("crabpath_lab/scratch.py", "crabpath_lab/methods/cold.py"),
+    *("crabpath_lab/compare/systems.py", "crabpath_lab/scratch.py", "crabpath_lab/methods/cold.py"),
     *("langgraph_crabpath/serving.py", "llama_index/retrievers/crabpath/retriever.py"),
 }
 ASKING = {

@@ -363,7 +363,7 @@ def test_a_kill_leaves_nothing_to_write_into_the_store(theirs, wrap, monkeypatch
         def die(store, changes, left=left):
             if next(left, None) is None:
                 raise KeyboardInterrupt
-            apply(store, changes)
+            return apply(store, changes)
 
         with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
             patched.setattr(GraphStore, "apply", die)

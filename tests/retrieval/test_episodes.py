@@ -60,7 +60,7 @@ def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
 def test_forgetting_a_namespace_that_never_learned_opens_no_collection(memory, monkeypatch):
     memory.retrieve("what is it?", namespace="ann")
     opened = []
-    monkeypatch.setattr(type(memory.index), "beside", lambda _, name: opened.append(name))
+    monkeypatch.setattr(type(memory.index), "open_sibling", lambda _, name: opened.append(name))
     memory.forget(namespace="ann")
     assert opened == []
 
@@ -71,7 +71,7 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
     indexed = getattr(get_services(memory), kind)
-    key, beside = memory.store.walk.get_clock("ann").key, type(memory.index).beside
+    key, beside = memory.store.walk.get_clock("ann").key, type(memory.index).open_sibling
 
     def take_back_first(index, name):
         indexing.undo()
@@ -84,9 +84,9 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
     store = memory.store
     assert store.learned.count_unindexed_episodes() or store.notes.count_unindexed()
     with monkeypatch.context() as indexing:
-        indexing.setattr(type(memory.index), "beside", take_back_first)
+        indexing.setattr(type(memory.index), "open_sibling", take_back_first)
         indexed.catch_up()
-        assert type(memory.index).beside is beside  # it was taken back
+        assert type(memory.index).open_sibling is beside  # it was taken back
     assert memory.index.open_sibling(f"{kind}-{key}").count() == 0
 
 

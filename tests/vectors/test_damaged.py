@@ -206,7 +206,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 place = Path(sys.argv[1])
 choose = np.random.default_rng(int(sys.argv[2]))
 main = ChromaIndex.open_directory(place)
-both = [main, main.beside("notes-1")]
+both = [main, main.open_sibling("notes-1")]
 
 def write(index, name, many):
     vectors = choose.normal(size=(many, 32)).astype(np.float32)

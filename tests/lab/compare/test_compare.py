@@ -179,7 +179,7 @@ def test_any_retriever_is_compared_with_a_memory(folder):
         (("--with", f"{__name__}:nothing"), "cannot be loaded"),
         (("--with", "nothing"), "module:attribute"),
         (("--with", f"{__name__}:TEXTS"), "does not list its documents"),
-        (("--memory", "nowhere"), "nowhere"),
+        (("--memory", "nowhere"), "there is no memory at"),
         ((*STORE, "--k", 11), "k must be from 1 to 10"),
         ((*OWN, "--questions", "none.txt"), "none.txt cannot be read"),
     ],
