@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.datasets import load_beir
 from crabpath_lab.scoring.measures import score_rankings
-from crabpath_lab.scoring.statistics import bootstrap_interval
+from crabpath_lab.statistics import bootstrap_interval
 from crabpath_retrievers import CrabPath
 
 _KS, _SHOWN = (3, 5), ("full@3", "full@5", "recall@5")

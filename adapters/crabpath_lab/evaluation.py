@@ -29,8 +29,8 @@ from crabpath_lab.run_methods import (
 )
 from crabpath_lab.scoring.chunk_level import score_chunks
 from crabpath_lab.scoring.measures import DEPTH, PerQuery, score_rankings
-from crabpath_lab.scoring.statistics import measure_calibration
 from crabpath_lab.simulated_model import load_chat_model
+from crabpath_lab.statistics import measure_calibration
 from crabpath_lab.streams.prequential import StreamSchedule
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
 from crabpath_lab.streams.stream import Stream, StreamResult

@@ -8,7 +8,7 @@ import numpy as np
 from crabpath_lab.methods import RetrievedChunk
 from crabpath_lab.run_methods import MethodRun
 from crabpath_lab.scoring.measures import PerQuery
-from crabpath_lab.scoring.statistics import (
+from crabpath_lab.statistics import (
     bootstrap_interval,
     compare_paired,
     percentiles,

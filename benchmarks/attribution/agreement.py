@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
-from crabpath_lab.scoring.statistics import bootstrap_interval
+from crabpath_lab.statistics import bootstrap_interval
 from crabpath_retrievers.core.text import Floats
 
 Flags = NDArray[np.bool_]

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_lab.learning_rules import use_rules
-from crabpath_lab.scoring.statistics import compare_paired
+from crabpath_lab.statistics import compare_paired
 from crabpath_lab.streams.prequential import StreamPass
 from crabpath_lab.streams.simulated_feedback import (
     FeedbackKind,

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.learning.paired_learners import USED_FEEDBACK, PairedLearners
 from crabpath_lab.methods import CHUNKS_PER_DOCUMENT, EvaluationCorpus
 from crabpath_lab.methods.dense import open_dense
-from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.statistics import bootstrap_interval, compare_paired
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
     RankedDocument,

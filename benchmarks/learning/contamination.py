@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_lab.learning_rules import use_rules
-from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_lab.statistics import bootstrap_interval, compare_paired
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
     FrozenLearner,

@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
 from benchmarks.speed.timing import time_call
 from crabpath_lab.datasets import Dataset
-from crabpath_lab.scoring.statistics import percentiles
+from crabpath_lab.statistics import percentiles
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
     FrozenLearner,

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 
 from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets import Dataset
-from crabpath_lab.scoring.statistics import percentiles
+from crabpath_lab.statistics import percentiles
 from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.core.records import Vector
 

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets.sample import load_sample
-from crabpath_lab.scoring.statistics import percentiles
+from crabpath_lab.statistics import percentiles
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta

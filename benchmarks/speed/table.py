@@ -21,7 +21,7 @@ from benchmarks.speed.synthetic_store import add_noise, fill_synthetic
 from benchmarks.speed.timing import K, bootstrap_median, time_call, time_pairs
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
-from crabpath_lab.scoring.statistics import compare_paired
+from crabpath_lab.statistics import compare_paired
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.vectors.embedder import load_default_embeddings

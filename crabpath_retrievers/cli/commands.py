@@ -415,7 +415,7 @@ def _add_missing(app: typer.Typer, name: str, package: str, extra: str) -> None:
     def refuse() -> None:
         raise MissingExtraError(explain_missing_part(package, extra))
 
-    refuse.__doc__ = f"Needs crabpath-retrievers[{extra}], which is not installed."
+    refuse.__doc__ = escape(f"Needs crabpath-retrievers[{extra}], which is not installed.")
     any_words = {
         "ignore_unknown_options": True,
         "allow_extra_args": True,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import binomtest, norm
 
 from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, make_key
-from crabpath_lab.scoring.statistics import bootstrap_interval
+from crabpath_lab.statistics import bootstrap_interval
 from crabpath_retrievers.errors import InvalidInputError
 
 BETTER = (*SYSTEMS, "neither")

@@ -2,7 +2,7 @@
 
 from crabpath_lab.scoring.chunk_level import score_chunks
 from crabpath_lab.scoring.measures import score_rankings
-from crabpath_lab.scoring.statistics import bootstrap_interval, compare_paired, measure_calibration
+from crabpath_lab.statistics import bootstrap_interval, compare_paired, measure_calibration
 
 __all__ = [
     "bootstrap_interval",

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crabpath_lab.scoring.statistics import bootstrap_interval, bootstrap_ratio
+from crabpath_lab.statistics import bootstrap_interval, bootstrap_ratio
 from crabpath_retrievers.errors import InvalidInputError
 
 

@@ -13,12 +13,12 @@ from crabpath_lab.datasets import Dataset
 from crabpath_lab.methods import RetrievedChunk
 from crabpath_lab.run_methods import MethodRun
 from crabpath_lab.scoring.measures import PerQuery, score_rankings
-from crabpath_lab.scoring.statistics import (
+from crabpath_lab.scratch import open_scratch
+from crabpath_lab.statistics import (
     bootstrap_ratio,
     compare_paired,
     percentiles,
 )
-from crabpath_lab.scratch import open_scratch
 from crabpath_lab.streams.learners import (
     NAMESPACE,
     BetaCounts,
