@@ -175,7 +175,8 @@ def _show_difference(text: str, asked: Sequence[AskedQuestion]) -> Iterator[str]
         for item in only:
             data = item.document.metadata
             name = data.get("title") or data.get("source") or item.document.page_content
-            yield dim(f"  only {system}: {to_printable(' '.join(str(name).split()))[:80]}")
+            shown = to_printable(" ".join(str(name).split()))[:60]
+            yield dim(f"  only {system}: {shown} ({to_printable(str(item.document.id))[:40]})")
 
 
 def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:

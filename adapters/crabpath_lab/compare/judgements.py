@@ -20,7 +20,7 @@ BETTER = (*SYSTEMS, "neither")
 
 _ORDER = ("memory", "present", "neither")
 _DECIDED = 0.05
-_FEWEST = 5  # judged questions from which the number of missing ones is estimated
+_FEWEST = 5  # judged questions from which an interval and the number of missing ones are said
 _FEWEST_DIFFERENT = 6  # wins without a loss that the sign test takes for decided
 _MOST_MORE = 10_000
 _NORMAL = float(norm.ppf(0.975))
@@ -204,7 +204,7 @@ class Figures(NamedTuple):
         recall: Mean recall over the pool by system.
         ndcg: Mean nDCG by system.
         difference: Mean difference of nDCG.
-        interval: Its 95 % interval by BCa bootstrap; None if too few questions differ.
+        interval: Its 95 % interval by BCa bootstrap; None of fewer than 5 questions, or equal ones.
     """
 
     judged: int
@@ -269,7 +269,7 @@ def measure(questions: Iterable[AskedQuestion], judgements: Judgements) -> Figur
         recall=_average([score.recall for score in scores if score.recall is not None]),
         ndcg=_average(ndcg),
         difference=round(float(differences.mean()), 4) if ndcg else None,
-        interval=bootstrap_interval(differences) if len(ndcg) > 1 else None,
+        interval=bootstrap_interval(differences) if len(ndcg) >= _FEWEST else None,
     )
 
 
