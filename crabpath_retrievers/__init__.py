@@ -25,7 +25,7 @@ from crabpath_retrievers.errors import (
 )
 
 if TYPE_CHECKING:
-    from crabpath_lab.shadow import ShadowRetriever
+    from crabpath_lab.shadow import ShadowRetriever as ShadowRetriever
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.operation import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
@@ -173,7 +173,6 @@ __all__ = [
     "ServiceError",
     "Settings",
     "ShadowLift",
-    "ShadowRetriever",
     "Snapshot",
     "SoftmaxRouter",
     "StoreError",
@@ -246,6 +245,7 @@ _MODULES = {
 _LAZY = {
     name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()
 }
+# Not in __all__: a star import works without the laboratory.
 _LAZY["ShadowRetriever"] = "crabpath_lab.shadow"
 
 

@@ -137,6 +137,23 @@ def test_the_client_needs_nothing_of_the_server(run):
     assert done.stdout == "1\n", done.stderr
 
 
+@pytest.mark.parametrize("words", [["serve", "m"], ["mcp", "m"]])
+def test_commands_of_the_server_name_its_extra_beside_the_client_alone(run, words):
+    hide = "for name in ('mcp', 'starlette', 'uvicorn'): sys.modules[name] = None\n"
+    done = run(["base", "server"], hide + LEARN.replace("path=folder", "path='m'"))
+    done = run(["base", "server"], hide + SHELL.format(words=words))
+    assert done.returncode == 1
+    assert "pip install 'crabpath-retrievers[server]'" in say(done)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_star_import_and_help_work_with_the_base_alone(run):
+    program = "import pydoc; from crabpath_retrievers import *; CrabPath; "
+    program += "import crabpath_retrievers; pydoc.render_doc(crabpath_retrievers); print(1)"
+    done = run(["base"], program)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_the_laboratory_has_its_commands_and_shadows(run):
     """Without what only evaluation needs."""
     hide = "for name in ('bm25s', 'ir_measures', 'matplotlib', 'langchain_classic', "

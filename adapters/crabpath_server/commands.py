@@ -24,6 +24,7 @@ from crabpath_retrievers.cli.commands import (
     errors,
     parse_time,
 )
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
@@ -93,6 +94,7 @@ def run_mcp(
     **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
+    require_extra("server", "the server")
     from crabpath_server.mcp import create_local_server
     from crabpath_server.probe import Probe
 
@@ -109,6 +111,7 @@ def _serve(
     opening: QueryFlags,
     open_page: Callable[[str], object] | None = None,
 ) -> None:
+    require_extra("server", "the server")
     from crabpath_server.app import create_app, run_app
 
     access = _find_access(tokens, host)

@@ -396,7 +396,7 @@ def add_parts(app: typer.Typer) -> None:
     for part in sorted(entry_points(group="crabpath.commands"), key=lambda part: part.name):
         try:
             part.load()(app)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = escape(f"{type(error).__name__}: {error}")
             errors.print(
                 f"[yellow]The commands of {escape(part.value)} are missing:[/yellow] {reason}"
