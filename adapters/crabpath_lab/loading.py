@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 
-def load_attribute(name: str) -> Any:
-    """Object that ``module:attribute`` names, called if callable; None for a path or other name.
+def import_attribute(name: str) -> Any:
+    """Object that ``module:attribute`` names; None for a path or other name.
 
-    Importing or making it may raise any error.
+    Importing it may raise any error.
     """
     module, _, attribute = name.partition(":")
-    if not attribute or Path(name).exists():
+    if not module or not attribute or Path(name).exists():
         return None
-    found = getattr(import_module(module), attribute)
+    return getattr(import_module(module), attribute)
+
+
+def load_attribute(name: str) -> Any:
+    """As :func:`import_attribute`, but called if it is callable, which may raise any error."""
+    found = import_attribute(name)
     return found() if callable(found) else found

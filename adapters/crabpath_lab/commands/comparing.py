@@ -26,6 +26,8 @@ from crabpath_retrievers.cli.commands import (
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import InvalidInputError
 
+_EXAMPLES = 5  # questions of which the differences are shown
+
 Questions = Annotated[Path, typer.Option(help="A text file, one question a line.")]
 ChromaStore = Annotated[
     str | None,
@@ -91,11 +93,7 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     exported = None if export is None else export_judgements(export, asked, kept, corpus)
     figures = measure(asked, kept)
     differences = describe_differences(asked)
-    examples = [
-        line
-        for question in differences["most_different"]
-        for line in _show_difference(question, asked)
-    ]
+    examples = [line for question in _list_differing(asked) for line in _show_difference(question)]
     lines: list[Any] = [*notes, _draw_table(differences), *examples, figures.describe()]
     if exported is not None:
         lines.append(f"{exported} questions with their labels are in {export}.")
@@ -163,20 +161,25 @@ def _list_doubts(
         )
 
 
-def _show_difference(text: str, asked: Sequence[AskedQuestion]) -> Iterator[str]:
+def _list_differing(asked: Sequence[AskedQuestion]) -> list[AskedQuestion]:
+    """The five questions whose answers have the fewest documents in common."""
+    shared = [len({*q.answers["present"]} & {*q.answers["memory"]}) for q in asked]
+    order = sorted(range(len(asked)), key=shared.__getitem__)
+    differing = [asked[i] for i in order if len(asked[i].pool) > shared[i]]
+    return differing[:_EXAMPLES]
+
+
+def _show_difference(question: AskedQuestion) -> Iterator[str]:
     """A question, and the documents that only one of both found."""
-    question = next(question for question in asked if question.text == text)
-    yield escape(to_printable(f"\n{text}"))
-    for system in SYSTEMS:
-        other = question.answers[SYSTEMS[system == SYSTEMS[0]]]
-        only = [
-            i for i in question.pool if i.key in question.answers[system] and i.key not in other
-        ]
-        for item in only:
-            data = item.document.metadata
-            name = data.get("title") or data.get("source") or item.document.page_content
-            shown = to_printable(" ".join(str(name).split()))[:60]
-            yield dim(f"  only {system}: {shown} ({to_printable(str(item.document.id))[:40]})")
+    yield escape(to_printable(f"\n{question.text}"))
+    for system, other in (SYSTEMS, SYSTEMS[::-1]):
+        only = {*question.answers[system]} - {*question.answers[other]}
+        for item in question.pool:
+            if item.key in only:
+                data = item.document.metadata
+                name = data.get("title") or data.get("source") or item.document.page_content
+                shown = to_printable(" ".join(str(name).split()))[:60]
+                yield dim(f"  only {system}: {shown} ({to_printable(str(item.document.id))[:40]})")
 
 
 def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
@@ -194,13 +197,7 @@ def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
             system: round(median(question.milliseconds[system] for question in asked), 2)
             for system in SYSTEMS
         },
-        "most_different": [
-            question.text
-            for question, (present, memory) in sorted(
-                zip(asked, both, strict=True), key=lambda pair: len(pair[1][0] & pair[1][1])
-            )
-            if present != memory
-        ][:5],
+        "most_different": [question.text for question in _list_differing(asked)],
     }
 
 

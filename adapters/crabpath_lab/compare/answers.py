@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.text import clean_text
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
+from crabpath_retrievers.ingest.parsers import decode_text
 
 _log = logging.getLogger(__name__)
 
@@ -89,11 +89,9 @@ def read_questions(path: Path) -> list[str]:
 
 def _decode(raw: bytes) -> str:
     """Text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return raw.decode("utf-16", errors="replace")
     try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        return decode_text(raw)
+    except InvalidInputError:
         return raw.decode("latin-1")
 
 
@@ -102,12 +100,12 @@ def ask_all(
 ) -> Iterator[AskedQuestion]:
     """Ask both systems each question, in turns; the first question is asked twice to load models.
 
+    Questions at which a search fails are left out, with a warning.
+
     Args:
         questions: The questions.
         searches: A search by the name of its system.
         k: Most documents of one answer, from 1 to ``MOST_SHOWN``.
-
-    Questions at which a search fails are left out, with a warning.
 
     Raises:
         InvalidInputError: ``k`` is out of range, or a search returns no documents.
@@ -177,28 +175,3 @@ def _search(name: str, search: Search, text: str, k: int) -> list[Document]:
 def make_key(document: Document) -> str:
     """Key of a document: equal texts have equal keys."""
     return sha256(" ".join(document.page_content.split()).encode(errors="replace")).hexdigest()[:16]
-
-
-def to_langchain_search(retriever: Any) -> Search:
-    """Search of a LangChain retriever, a LlamaIndex retriever, or a function of a question.
-
-    Raises:
-        InvalidInputError: It is none of them.
-    """
-    if hasattr(retriever, "invoke"):
-        return lambda text, _k: retriever.invoke(text)
-    if hasattr(retriever, "retrieve"):
-        return lambda text, _k: [_to_document(found) for found in retriever.retrieve(text)]
-    if callable(retriever):
-        return lambda text, _k: retriever(text)
-    msg = (
-        f"a {type(retriever).__name__} cannot be asked: name a LangChain or LlamaIndex retriever, "
-        "a vector store, or a function from a question to documents"
-    )
-    raise InvalidInputError(msg)
-
-
-def _to_document(found: Any) -> Document:
-    """Document of a LlamaIndex node with its score."""
-    node = getattr(found, "node", found)
-    return Document(node.get_content(), id=node.node_id, metadata=dict(node.metadata))

@@ -3,27 +3,26 @@
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest, norm
 
 from crabpath_lab.compare.answers import SYSTEMS, AskedQuestion, make_key
-from crabpath_lab.statistics import bootstrap_interval
 from crabpath_retrievers.errors import InvalidInputError
 
 BETTER = (*SYSTEMS, "neither")
 """Words for the better of two lists."""
 
-_ORDER = ("memory", "present", "neither")
 _DECIDED = 0.05
 _FEWEST = 5  # judged questions from which an interval and the number of missing ones are said
 _FEWEST_DIFFERENT = 6  # wins without a loss that the sign test takes for decided
 _MOST_MORE = 10_000
-_NORMAL = float(norm.ppf(0.975))
+_NORMAL = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(slots=True)
@@ -66,8 +65,7 @@ class Judgements:
 
     def prefer(self, question: AskedQuestion, better: str) -> None:
         """Keep which list is better, a word of ``BETTER``."""
-        lists = {system: list(keys) for system, keys in question.answers.items()}
-        self._add({"question": question.text, "better": better, "lists": lists})
+        self._add({"question": question.text, "better": better, "lists": _list_answers(question)})
 
     def finish(self, question: AskedQuestion, *, finished: bool = True) -> None:
         """Keep that the person is done with a question, or is not."""
@@ -82,8 +80,7 @@ class Judgements:
         """
         said = self._by_question.get(question.text, QuestionJudgement())
         known = said.seen | said.labels.keys()
-        lists = {system: list(keys) for system, keys in question.answers.items()}
-        better = said.better if said.compared == lists else None
+        better = said.better if said.compared == _list_answers(question) else None
         is_left = better is None and said.better is not None and not any(said.labels.values())
         finished = said.finished and not is_left and known.issuperset(i.key for i in question.pool)
         return replace(said, better=better, finished=finished)
@@ -107,7 +104,7 @@ class Judgements:
                 if self._torn is not None and file.tell() == self._torn[1]:
                     file.truncate(self._torn[0])
                 self._torn = None
-                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+                file.write(_encode(line).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -147,6 +144,11 @@ class Judgements:
         if "finished" in line:
             told.finished = bool(line["finished"])
             told.seen |= frozenset(line.get("pool") or ())
+
+
+def _list_answers(question: AskedQuestion) -> dict[str, list[str]]:
+    """Both lists as they are kept, by system."""
+    return {system: list(keys) for system, keys in question.answers.items()}
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -252,16 +254,22 @@ def _count(number: int, noun: str) -> str:
 
 def measure(questions: Iterable[AskedQuestion], judgements: Judgements) -> Figures:
     """Figures of the questions whose judgement is finished."""
+    # Every command of the shell imports this module: scipy takes half a second.
+    from scipy.stats import binomtest
+
+    from crabpath_lab.statistics import bootstrap_interval
+
     told = ((question, judgements.get(question)) for question in questions)
     scores = [score_question(question, said) for question, said in told if said.finished]
-    wins, losses, ties = (sum(score.better == word for score in scores) for word in _ORDER)
+    better = Counter(score.better for score in scores)
+    wins, losses = better["memory"], better["present"]
     p = float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
     ndcg = [score.ndcg for score in scores if score.ndcg is not None]
     differences = np.array([row["memory"] - row["present"] for row in ndcg])
     return Figures(
         judged=len(scores),
         wins=wins,
-        ties=ties,
+        ties=better["neither"],
         losses=losses,
         p=round(p, 4),
         more=_estimate_more(wins, losses, len(scores), p),
@@ -318,38 +326,36 @@ def export_judgements(
     rows, qrels, feedback = [], ["query-id\tcorpus-id\tscore"], []
     for number, question in enumerate(questions, 1):
         said = judgements.get(question)
-        right = []
-        for item in question.pool if said.finished else ():
-            if said.labels.get(item.key):
-                if item.key not in by_text:
-                    by_text[item.key] = [str(item.document.id or item.key)]
-                    known[by_text[item.key][0]] = item.document
-                right += by_text[item.key]
-        if not right:
-            continue
-        rows.append({"_id": f"q{number}", "text": question.text})
-        qrels += [f"q{number}\t{name}\t1" for name in right]
-        feedback.append({"query": question.text, "relevant": right})
-    documents = [
+        marked = [item for item in question.pool if said.finished and said.labels.get(item.key)]
+        for item in marked:
+            if item.key not in by_text:
+                by_text[item.key] = [str(item.document.id or item.key)]
+                known[by_text[item.key][0]] = item.document
+        if right := [name for item in marked for name in by_text[item.key]]:
+            rows.append({"_id": f"q{number}", "text": question.text})
+            qrels += [f"q{number}\t{name}\t1" for name in right]
+            feedback.append({"query": question.text, "relevant": right})
+    documents = (
         {"_id": name, "title": str(doc.metadata.get("title") or ""), "text": doc.page_content}
         for name, doc in known.items()
-    ]
+    )
     files = {
-        "corpus.jsonl": [json.dumps(row, ensure_ascii=False) for row in documents],
-        "queries.jsonl": [json.dumps(row, ensure_ascii=False) for row in rows],
+        "corpus.jsonl": map(_encode, documents),
+        "queries.jsonl": map(_encode, rows),
         "qrels/test.tsv": qrels,
-        "feedback.jsonl": [json.dumps(row, ensure_ascii=False) for row in feedback],
+        "feedback.jsonl": map(_encode, feedback),
     }
-    if existing := next((name for name in files if (folder / name).exists()), None):
-        msg = f"{folder / existing} exists: give --export a new folder"
-        raise InvalidInputError(msg)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / "qrels").mkdir(exist_ok=True, mode=0o700)
         for name, lines in files.items():
-            with open(folder / name, "w", encoding="utf-8", opener=_open_private) as file:
+            with open(folder / name, "x", encoding="utf-8", opener=_open_private) as file:
                 file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
-        msg = f"{folder} cannot be written ({error.strerror}): give --export another folder"
+        msg = f"{folder} cannot be written ({error.strerror}): give --export a new folder"
         raise InvalidInputError(msg) from error
     return len(rows)
+
+
+def _encode(row: object) -> str:
+    return json.dumps(row, ensure_ascii=False)

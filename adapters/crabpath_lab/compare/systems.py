@@ -4,19 +4,17 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
-from crabpath_lab.compare.answers import Search, to_langchain_search
-from crabpath_lab.loading import load_attribute
+from crabpath_lab.compare.answers import Search
+from crabpath_lab.loading import import_attribute, load_attribute
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -27,6 +25,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
+from crabpath_retrievers.vectors.chroma import create_client
 from crabpath_retrievers.vectors.embedder import load_default_embeddings, resolve_embeddings
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.wrap import wrap_vectorstore
@@ -119,6 +118,11 @@ def open_systems(place: Place) -> Iterator[Systems]:
 
 
 def _make_search(given: Any, memory: CrabPath) -> Search:
+    """Search of what is there, or plain similarity search of the memory if nothing is.
+
+    Raises:
+        InvalidInputError: It is no retriever, vector store or function of a question.
+    """
     if given is None:
         return lambda text, k: [found for found, _ in memory.similarity_search(text, k=k)]
     if isinstance(given, VectorStore):
@@ -127,7 +131,23 @@ def _make_search(given: Any, memory: CrabPath) -> Search:
         return lambda text, k: given.model_copy(
             update={"search_kwargs": given.search_kwargs | {"k": k}}
         ).invoke(text)
-    return to_langchain_search(given)
+    if hasattr(given, "invoke"):
+        return lambda text, _k: given.invoke(text)
+    if hasattr(given, "retrieve"):
+        return lambda text, _k: [_to_document(found) for found in given.retrieve(text)]
+    if callable(given):
+        return lambda text, _k: given(text)
+    msg = (
+        f"a {type(given).__name__} cannot be asked: name a LangChain or LlamaIndex retriever, "
+        "a vector store, or a function from a question to documents"
+    )
+    raise InvalidInputError(msg)
+
+
+def _to_document(found: Any) -> Document:
+    """Document of a LlamaIndex node with its score."""
+    node = getattr(found, "node", found)
+    return Document(node.get_content(), id=node.node_id, metadata=dict(node.metadata))
 
 
 def _search_memory(memory: CrabPath, condition: Any, text: str, k: int) -> list[Document]:
@@ -188,18 +208,18 @@ def _load_retriever(name: str) -> Any:
     Raises:
         InvalidInputError: It cannot be loaded.
     """
-    module, _, attribute = name.partition(":")
-    if not attribute or not module:
-        msg = f"--with takes module:attribute, not {name!r}"
-        raise InvalidInputError(msg)
     try:
-        found = getattr(import_module(module), attribute)
-        return found() if _is_factory(found) else found
+        found = import_attribute(name)
+        made = found() if _is_factory(found) else found
     except CrabPathError:
         raise
     except Exception as error:
         msg = f"--with {name} cannot be loaded ({type(error).__name__}: {error})"
         raise InvalidInputError(msg) from error
+    if made is None:
+        msg = f"--with takes module:attribute, not {name!r}"
+        raise InvalidInputError(msg)
+    return made
 
 
 def _is_factory(found: Any) -> bool:
@@ -259,21 +279,15 @@ def _connect(store: str) -> Any:
     import chromadb
     from chromadb.config import Settings
 
-    settings = Settings(anonymized_telemetry=False)
-    is_server = store.startswith(("http://", "https://"))
-    if not is_server and not (Path(store) / "chroma.sqlite3").is_file():
+    if store.startswith(("http://", "https://")):
+        return create_client(store)[0]
+    if not (Path(store) / "chroma.sqlite3").is_file():
         msg = f"there is no Chroma store at {store}: give the directory with chroma.sqlite3"
         raise NotFoundError(msg)
+    # Chroma distinguishes clients by the spelling of their path.
+    place, settings = str(Path(store).resolve()), Settings(anonymized_telemetry=False)
     try:
-        if is_server:
-            url = urlsplit(store)
-            ssl = url.scheme == "https"
-            port = url.port or (443 if ssl else 8000)
-            return chromadb.HttpClient(
-                host=url.hostname or "", port=port, ssl=ssl, settings=settings
-            )
-        # Chroma distinguishes clients by the spelling of their path.
-        return chromadb.PersistentClient(str(Path(store).resolve()), settings=settings)
+        return chromadb.PersistentClient(place, settings=settings)
     except Exception as error:
         msg = f"the Chroma store at {store} cannot be opened: {error or type(error).__name__}"
         raise StoreError(msg) from error
