@@ -21,6 +21,7 @@ import chromadb
 import hypothesis
 import minilm
 import pytest
+import scheduling
 from chat_server import ChatServer
 from databases import (
     EmptyStores,
@@ -66,6 +67,12 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Files of tests go to workers, also after a worker was ended as above."""
+    return scheduling.schedule(config, log)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
