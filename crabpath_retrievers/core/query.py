@@ -315,6 +315,13 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
     raise InvalidInputError(msg)
 
 
+def require_result(source: object, what: str, found: object, *, fits: bool) -> None:
+    """Refuse what a part of someone else returned: an index, a linker or a router."""
+    if not fits:
+        msg = f"{type(source).__name__} must return {what}, not {format_value(found)}"
+        raise InvalidInputError(msg)
+
+
 def is_url(place: object) -> bool:
     """Whether a place is a URL: a text that begins with a scheme of two letters or more and ``://``.
 

@@ -60,6 +60,7 @@ from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
 from crabpath_retrievers.vectors.base import (
     VectorIndex,
+    select_ids,
 )
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
@@ -388,7 +389,7 @@ class RetrievalPipeline:
             return frontier
         edges, stops = frontier
         ids = sorted({edge.target.id for edge in edges})
-        allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+        allowed = select_ids(self.index.on(read), ids, vector, query.filter)
         return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
     def _collect_candidates(
@@ -434,7 +435,7 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+            allowed = select_ids(self.index.on(read), ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
             expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)
