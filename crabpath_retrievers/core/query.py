@@ -22,10 +22,7 @@ from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.metadata import parse_date, require_bounded
 from crabpath_retrievers.core.processes import raise_interruption
-from crabpath_retrievers.core.records import (
-    Hop,
-    Vector,
-)
+from crabpath_retrievers.core.records import Hop, Vector
 from crabpath_retrievers.core.text import (
     format_value,
     is_blank,
@@ -35,10 +32,7 @@ from crabpath_retrievers.core.text import (
     to_plain,
     to_storable,
 )
-from crabpath_retrievers.errors import (
-    CrabPathError,
-    InvalidInputError,
-)
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | None
 """Condition on metadata: a mapping for most vector stores, a function or an object for some."""

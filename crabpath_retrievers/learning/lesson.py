@@ -70,11 +70,7 @@ from crabpath_retrievers.rerank.learned import (
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.learned import (
-    KnownNode,
-    StoredEpisode,
-    StoredFeedback,
-)
+from crabpath_retrievers.storage.read.learned import KnownNode, StoredEpisode, StoredFeedback
 
 _log = logging.getLogger(__name__)
 

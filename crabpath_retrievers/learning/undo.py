@@ -15,11 +15,7 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
-from crabpath_retrievers.storage.write.history import (
-    apply_snapshot,
-    drop_snapshot,
-    write_snapshot,
-)
+from crabpath_retrievers.storage.write.history import apply_snapshot, drop_snapshot, write_snapshot
 
 retry_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),

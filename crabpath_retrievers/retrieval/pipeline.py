@@ -17,12 +17,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.calls import (
-    Operations,
-    perform,
-    perform_sync_or_async,
-    run,
-)
+from crabpath_retrievers.core.calls import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import Query, QueryOptions, complete_note_metadata
 from crabpath_retrievers.core.records import (
@@ -37,20 +32,12 @@ from crabpath_retrievers.core.records import (
     Vector,
     make_turn_id,
 )
-from crabpath_retrievers.errors import (
-    EmbeddingMismatchError,
-    InvalidInputError,
-    StoreError,
-)
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
 from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.rerank.ranker import (
-    apply_tag_hints,
-)
+from crabpath_retrievers.rerank.ranker import apply_tag_hints
 from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
-from crabpath_retrievers.retrieval.dates import (
-    date_candidates,
-)
+from crabpath_retrievers.retrieval.dates import date_candidates
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.walk import Walk, Walker
@@ -58,10 +45,7 @@ from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRo
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-    select_ids,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, select_ids
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)

@@ -16,11 +16,7 @@ from crabpath_retrievers.core.calls import Operations, arun, perform, run
 from crabpath_retrievers.core.records import ModelUsage
 from crabpath_retrievers.core.text import describe_type
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.model_client import (
-    ModelBreaker,
-    ModelClient,
-    RouterSettings,
-)
+from crabpath_retrievers.routing.model_client import ModelBreaker, ModelClient, RouterSettings
 from crabpath_retrievers.routing.policy import (
     Decision,
     RoutingRequest,

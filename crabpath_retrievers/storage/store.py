@@ -16,12 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, limit_waiting
-from crabpath_retrievers.core.changes import (
-    Change,
-    ConsumeFeedback,
-    KeepFeedback,
-    RecordTurn,
-)
+from crabpath_retrievers.core.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
 from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.records import Turn, Vector
@@ -57,12 +52,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor
-from crabpath_retrievers.storage.write import (
-    history,
-    learned,
-    notes,
-    weights,
-)
+from crabpath_retrievers.storage.write import history, learned, notes, weights
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import (
     publish_staged,
