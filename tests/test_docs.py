@@ -283,16 +283,16 @@ CHECKS = {
     "how-to/trace": check_tracing,
     "how-to/wrap-your-store": check_wrapping,
 }
-OF_FILES = {"adopt.md", "workers.md"}  # files and commands, which tests of their own run
+OWN_TESTS = {"adopt", "existing-data", "workers"}  # of tests/docs and tests/hosts/test_workers.py
 PRINTING = {  # pages that show what their code prints, in a block of text below it
     str(page.relative_to(DOCS))[:-3]
     for page in DOCS.rglob("*.md")
-    if page.name not in OF_FILES and any(read_tokens(page, language="text"))
+    if page.stem not in OWN_TESTS and any(read_tokens(page, language="text"))
 }
 RUNNING = sorted(
     str(page.relative_to(DOCS))[:-3]
     for page in DOCS.rglob("*.md")
-    if any(read_tokens(page, language="python"))
+    if page.stem not in OWN_TESTS and any(read_tokens(page, language="python"))
 )
 
 
@@ -347,7 +347,7 @@ def test_blocks_that_do_not_run_say_why():
     for page in DOCS.rglob("*.md"):
         tokens = MarkdownIt().parse(page.read_text())
         for before, token in pairwise(tokens):
-            if page.name in OF_FILES and token.info.startswith('python title="'):
+            if page.stem in OWN_TESTS and token.info.startswith('python title="'):
                 continue
             if page.name == "adopt.md" and token.info == "sh":
                 continue
