@@ -153,27 +153,6 @@ class WeightMove(NamedTuple):
     created: float
 
 
-class MoveFilter(NamedTuple):
-    """Selects changes of weights; a field that is None does not restrict them.
-
-    Attributes:
-        source, target: Keys of the ends.
-        kind: Kind of the edge.
-        cause: Id of the feedback or note.
-    """
-
-    source: int | None = None
-    target: int | None = None
-    kind: EdgeKind | None = None
-    cause: str | None = None
-
-    def where(self) -> list[sa.ColumnElement[bool]]:
-        """Conditions on the rows of the table of changes."""
-        wanted = {**self._asdict(), "kind": None if self.kind is None else self.kind.value}
-        given = wanted.items()
-        return [weight_changes.c[name] == value for name, value in given if value is not None]
-
-
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -319,16 +298,28 @@ class HistoryQueries(Queries):
                 found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
-    def find_moves(self, clock: Clock, wanted: MoveFilter, limit: int) -> list[WeightMove]:
+    def find_moves(
+        self,
+        clock: Clock,
+        limit: int,
+        *,
+        source: int | None,
+        target: int | None,
+        kind: EdgeKind | None,
+        cause: str | None,
+    ) -> list[WeightMove]:
         """Changes of learned weights of a namespace, newest first, with before and after.
 
-        Weights are traced back from what they are now, through all later changes of an edge.
+        Those by the feedback or note ``cause``, of edges between these keys. Weights are traced
+        back from what they are now, through all later changes of an edge.
         """
+        given = {"source": source, "target": target, "kind": kind and kind.value, "cause": cause}
+        wanted = [weight_changes.c[name] == one for name, one in given.items() if one is not None]
         c = weight_changes.c
         edge = (c.source, c.target, c.kind)
         columns = (c.sequence, *edge, c.delta, c.decay_at)
         own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
-        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
+        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted)
         found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
         if not found:
             return []
