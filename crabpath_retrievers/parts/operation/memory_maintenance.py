@@ -214,7 +214,7 @@ class MemoryMaintenance(MemoryPart):
             msg = "embeddings must be the new embedder, not None"
             raise InvalidInputError(msg)
         new = Embedder(embeddings, PrefixSettings(query=query_prefix, document=document_prefix))
-        return EmbedderChange.of(self._services).run(new, progress)
+        return EmbedderChange(self._services).run(new, progress)
 
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)

@@ -12,6 +12,7 @@ from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
+    NodeHead,
     ReturnedDocument,
     StoredWeight,
     Vector,
@@ -535,16 +536,7 @@ _STEPS = CompiledSelect(
 )
 
 
-_NODE = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
-
-
-class NodeVector(NamedTuple):
-    """A node with its unit vector, shape ``[d]``, half precision."""
-
-    key: int
-    id: str
-    title: str
-    vector: Vector
+_NODE = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding)
 
 
 class RegionQueries(Queries):
@@ -565,17 +557,17 @@ class RegionQueries(Queries):
             for level in range(1, top + 1)
         }
 
-    def hubs(self, level: int) -> list[NodeVector]:
+    def hubs(self, level: int) -> list[NodeHead]:
         """The hubs of a level, in order of their keys."""
         query = _NODE.where(nodes.c.level >= level).order_by(nodes.c.key)
         return _decode_nodes(self._rows(query))
 
-    def iterate_nodes(self) -> Iterator[list[NodeVector]]:
+    def iterate_nodes(self) -> Iterator[list[NodeHead]]:
         """Yield all visible nodes except notes in blocks, in order of their keys."""
         for rows in self._iterate_blocks(_NODE.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
             yield _decode_nodes(rows)
 
-    def get_states(self, namespace: int, most: int) -> list[NodeVector]:
+    def get_states(self, namespace: int, most: int) -> list[NodeHead]:
         """The newest states of the episodes of agents, in order of their keys."""
         query = _NODE.join(notes, notes.c.node == nodes.c.key)
         query = query.where(notes.c.namespace == namespace, notes.c.kind == "state")
@@ -613,5 +605,9 @@ def _decode_counts(rows: Iterable[Sequence[Any]]) -> list[TransitionCount]:
     return [one for one in found if any(one.counts)]
 
 
-def _decode_nodes(rows: Sequence[Any]) -> list[NodeVector]:
-    return [NodeVector(key, name, title, decode_vector(data)) for key, name, title, data in rows]
+def _decode_nodes(rows: Sequence[Any]) -> list[NodeHead]:
+    """Heads of nodes without their words and authority; vectors in half precision."""
+    return [
+        NodeHead(key, name, title, mentions, decode_vector(data))
+        for key, name, title, mentions, data in rows
+    ]

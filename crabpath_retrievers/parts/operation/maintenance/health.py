@@ -60,14 +60,6 @@ class EdgeGroup(NamedTuple):
     number: int
 
 
-class SampledChunk(NamedTuple):
-    """A sampled document chunk, and whether it has no edges."""
-
-    id: str
-    document: str
-    isolated: bool
-
-
 class TurnFacts(NamedTuple):
     """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
 
@@ -95,8 +87,11 @@ class HealthQueries(Queries):
         drawn = _draw_keys(low, high, limit, total)
         return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
 
-    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
-        """The chunks with these keys, with the edges that a namespace (by key) sees."""
+    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[Any]:
+        """Chunks by key: ``id``, ``document``, and whether each is ``alone``.
+
+        That is without an edge which a namespace (by key) sees.
+        """
         mine = overlay.c.namespace == namespace
         walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
         touched = sa.or_(
@@ -105,11 +100,9 @@ class HealthQueries(Queries):
             sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
             sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
         )
-        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
-            contents, contents.c.node == nodes.c.key
-        )
-        rows = self._rows_in(query, nodes.c.key, keys)
-        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
+        query = sa.select(nodes.c.id, contents.c.document, (~touched).label("alone"))
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        return self._rows_in(query, nodes.c.key, keys)
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
         """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
@@ -659,7 +652,7 @@ def collect_measurements(
         tokens=tokens,
         sampled=len(nodes),
         documents=len({node.document for node in nodes}),
-        isolated=sum(node.isolated for node in nodes),
+        isolated=sum(bool(node.alone) for node in nodes),
         missing=None if there is None else sum(node.id not in there for node in nodes),
         structure=count_edges(
             reads.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
