@@ -166,16 +166,9 @@ class EpisodeContent(NamedTuple):
 class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
 
-    Attributes:
-        id: Id of the episode within the store.
-        query: The query text.
-        vector: Unit vector of the query, shape ``[d]``.
-        turns: Turns to add; negative for undo.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit to add by node id; negative credit counts against a document.
-        clock: Turn to record as its last; None for the current turn of the namespace.
-        user: Id of the user who gave the feedback; None if unknown.
-        before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
+    Turns and credit by node id are added, or subtracted below 0; ``clock`` is None for the current
+    turn of the namespace. ``before`` is what it held when it was read, or ``ConflictError`` is
+    raised; None if it was not read.
     """
 
     namespace: str
@@ -269,9 +262,8 @@ class KeepNote(Change):
 class UseNotes(Change):
     """Update the use counts of notes; ids of other nodes are ignored.
 
-    Attributes:
-        used: Ids of nodes that a successful answer used.
-        seen: Ids of notes whose probation starts again although they were not used.
+    ``seen`` are notes whose probation starts again although they were not ``used`` by a successful
+    answer.
     """
 
     namespace: str

@@ -57,13 +57,9 @@ IDENTITY = "embedder"
 class EmbeddedText(NamedTuple):
     """A text with a stored vector.
 
-    Attributes:
-        kind: Name of its table in ``EMBEDDED``.
-        key: Its key there, as a text.
-        mark: Changes with the text.
-        text: A question or a correction; empty for a node.
-        node: The chunk or note.
-        visible: Whether the vector index of the documents holds it.
+    ``kind`` and ``key`` are its table in ``EMBEDDED`` and its key there, as a text; ``mark``
+    changes with the text, which is empty for a node. ``visible`` ones are held by the vector index
+    of the documents.
     """
 
     kind: str
@@ -220,10 +216,8 @@ class EmbedderChange:
     def run(self, new: Embedder, progress: Progress | None = None) -> int:
         """Change to another embedder; returns how many texts were embedded.
 
-        Raises:
-            ConfigurationError: The vectors are in a store of others.
-            InvalidInputError: The embedder gives a text no usable vector; nothing was changed.
-            StoreLockedError: The embedder is being changed already.
+        ``InvalidInputError`` is raised where the embedder gives a text no usable vector; nothing
+        was changed.
         """
         begun = time.perf_counter()
         with self.store.hold_change_lock():

@@ -135,13 +135,9 @@ class StoredTypedEdge(NamedTuple):
 class LearnedTurn:
     """A turn that feedback was learned from.
 
-    Attributes:
-        sequence: Number of the feedback in the order of learning.
-        exponent: What the feedback added to the decay exponent, for all its turns.
-        usage: Wins, passes and reward decay that it added, by key of the node.
-        feedback: The feedback.
-        turn: The record of the turn.
-        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+    ``exponent`` is what the feedback added to the decay exponent, for all its turns; ``usage`` has
+    wins, passes and reward decay that it added, by key of the node. The unit query vector, shape
+    ``[d]``, is None if it is not stored.
     """
 
     sequence: int

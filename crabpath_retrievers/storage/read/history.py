@@ -42,9 +42,7 @@ _KINDS = {kind.value: kind.label for kind in EdgeKind}
 class FeedbackState(NamedTuple):
     """State of stored feedback.
 
-    Attributes:
-        sequence: Its number in the store.
-        namespace: Name of its namespace; None while that is not known.
+    The namespace is None while it is not known.
     """
 
     sequence: int
@@ -109,11 +107,8 @@ class FeedbackRecord(NamedTuple):
 class StoredEffects(NamedTuple):
     """The effects of one feedback, as far as the store does not subtract them itself.
 
-    Attributes:
-        model: What it changed in the ranking model.
-        later: Outcomes, not undone, that entered the baseline after it, in order.
-        episodes: Ids of the episodes that it added to.
-        notes: Ids of the notes that it created or repeated.
+    ``later`` are the outcomes, not undone, that entered the baseline after it, in order; episodes
+    are those that it added to, notes those that it created or repeated.
     """
 
     model: ModelEffects
@@ -180,12 +175,7 @@ class HistoryQueries(Queries):
     ) -> FeedbackState | None:
         """State of feedback of a namespace; None for an unknown id.
 
-        Args:
-            feedback_id: Its id.
-            namespace: Name of the namespace; None where only one has feedback with this id.
-
-        Raises:
-            InvalidInputError: Several namespaces have, and none is given.
+        Without a ``namespace`` (its name) only one may have feedback with this id.
         """
         query = sa.select(feedback.c.sequence, feedback.c.namespace, feedback.c.status)
         where = [feedback.c.id == feedback_id]
@@ -329,7 +319,7 @@ class HistoryQueries(Queries):
         later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
         moves = self._rows_in(later, c.source, ends[0])
         weights = self._read_weights(clock.key, *ends)
-        users = dict(self._read_users(clock.key, {row.cause for row in found}))
+        users = self._read_users(clock.key, {row.cause for row in found})
         query = sa.select(nodes.c.key, nodes.c.id)
         ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
         sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
@@ -364,12 +354,12 @@ class HistoryQueries(Queries):
             (source, target, kind): StoredWeight(*stored) for source, target, kind, *stored in rows
         }
 
-    def _read_users(self, namespace: int, causes: Iterable[str]) -> list[tuple[str, str | None]]:
-        """Ids of feedback of a namespace with the users who gave it."""
+    def _read_users(self, namespace: int, causes: Iterable[str]) -> dict[str, str | None]:
+        """Users who gave feedback of a namespace, by its id."""
         query = sa.select(feedback.c.id, feedback.c.user)
         query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
         query = query.where(namespaces.c.key == namespace)
-        return [(cause, user) for cause, user in self._rows_in(query, feedback.c.id, causes)]
+        return {cause: user for cause, user in self._rows_in(query, feedback.c.id, causes)}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
         """The snapshots of a namespace, or of all namespaces, newest first."""

@@ -12,7 +12,6 @@ from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
-    NodeHead,
     ReturnedDocument,
     StoredWeight,
     Vector,
@@ -64,13 +63,8 @@ class NamespaceState(NamedTuple):
 class StoredEpisode(NamedTuple):
     """Turns with the same query.
 
-    Attributes:
-        turns: Number of turns.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit by node id; below 0 for documents that were not used.
-        vector: Unit query vector, shape ``[d]``, half precision.
-        clock: Turn in which it was last added to.
-        credit_by_user: Credit by user id and node id, of feedback with a user.
+    Credit and counts are as in :class:`EpisodeContent`; the unit query vector, shape ``[d]``, is in
+    half precision.
     """
 
     id: str
@@ -479,9 +473,7 @@ class LearnedQueries(Queries):
 
     def count_waiting_feedback(self) -> int:
         """Number of feedback records that wait."""
-        query = sa.select(sa.func.count()).where(feedback.c.status == "waiting")
-        ((count,),) = self._rows(query)
-        return int(count)
+        return self._count(feedback, feedback.c.status == "waiting")
 
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""
@@ -536,7 +528,16 @@ _STEPS = CompiledSelect(
 )
 
 
-_NODE = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding)
+_NODE = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
+
+
+class NodeVector(NamedTuple):
+    """A node with its unit vector, shape ``[d]``, half precision."""
+
+    key: int
+    id: str
+    title: str
+    vector: Vector
 
 
 class RegionQueries(Queries):
@@ -557,17 +558,17 @@ class RegionQueries(Queries):
             for level in range(1, top + 1)
         }
 
-    def hubs(self, level: int) -> list[NodeHead]:
+    def hubs(self, level: int) -> list[NodeVector]:
         """The hubs of a level, in order of their keys."""
         query = _NODE.where(nodes.c.level >= level).order_by(nodes.c.key)
         return _decode_nodes(self._rows(query))
 
-    def iterate_nodes(self) -> Iterator[list[NodeHead]]:
+    def iterate_nodes(self) -> Iterator[list[NodeVector]]:
         """Yield all visible nodes except notes in blocks, in order of their keys."""
         for rows in self._iterate_blocks(_NODE.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
             yield _decode_nodes(rows)
 
-    def get_states(self, namespace: int, most: int) -> list[NodeHead]:
+    def get_states(self, namespace: int, most: int) -> list[NodeVector]:
         """The newest states of the episodes of agents, in order of their keys."""
         query = _NODE.join(notes, notes.c.node == nodes.c.key)
         query = query.where(notes.c.namespace == namespace, notes.c.kind == "state")
@@ -605,9 +606,5 @@ def _decode_counts(rows: Iterable[Sequence[Any]]) -> list[TransitionCount]:
     return [one for one in found if any(one.counts)]
 
 
-def _decode_nodes(rows: Sequence[Any]) -> list[NodeHead]:
-    """Heads of nodes without their words and authority; vectors in half precision."""
-    return [
-        NodeHead(key, name, title, mentions, decode_vector(data))
-        for key, name, title, mentions, data in rows
-    ]
+def _decode_nodes(rows: Sequence[Any]) -> list[NodeVector]:
+    return [NodeVector(key, name, title, decode_vector(data)) for key, name, title, data in rows]

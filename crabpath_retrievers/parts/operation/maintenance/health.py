@@ -266,13 +266,9 @@ def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:
 class EdgeTally:
     """Counts of a sample of edges.
 
-    Attributes:
-        tiers: Edges by tier.
-        fading: Edges that decay can take below the habitual threshold.
-        faded: Dormant edges among ``fading``.
-        within: Edges between two document chunks.
-        crossing: Edges among ``within`` that lead from one document to another.
-        share: Sampled share of all such edges, in (0, 1].
+    Edges that decay can take below the habitual threshold are ``fading``, dormant ones of these
+    ``faded``; ``within`` are edges between two document chunks, ``crossing`` those of them that
+    lead to another document. ``share`` is the sampled share of all such edges.
     """
 
     tiers: Mapping[Tier, int] = field(default_factory=dict)
@@ -292,19 +288,9 @@ class EdgeTally:
 class HealthMeasurements:
     """Measurements of one namespace.
 
-    Attributes:
-        turns: The latest turns.
-        nodes, tokens: Number of document chunks, and of words in their titles and texts.
-        sampled: Number of sampled chunks.
-        documents: Number of documents with sampled chunks.
-        isolated: Sampled chunks without any edge.
-        missing: Sampled chunks that the vector index lacks; None if the index was not asked.
-        structure: Text edges of the sampled chunks that have no learned weight.
-        learned: Edges whose weight the namespace has learned.
-        pairs: Pairs of chunks counted as used together.
-        promoted: Pairs that have become an edge.
-        splits: Nodes that were split.
-        rejoined: Split nodes with only one part left, or with two parts used together again.
+    Of chunks, ``isolated`` ones have no edge, and ``missing`` ones are not in the vector index;
+    None if it was not asked. ``structure`` are the edges of the text without a learned weight. A
+    split node has ``rejoined`` when one part is left, or two are used together again.
     """
 
     turns: Sequence[TurnFacts] = ()

@@ -396,15 +396,8 @@ _Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 class Manifest:
     """The manifest of an archive.
 
-    Attributes:
-        namespace: The exported namespace; None for a whole store.
-        embedder: Stored description of the embedder; None without one.
-        last: Last autoincrement key of each table; only for a whole store.
-        rows: Number of rows by member.
-        schema_version: Schema version of the exported store.
-        created: Time of the export, in seconds since the epoch.
-        version: Version of the archive format.
-        format: Name of the archive format.
+    Without ``namespace`` it is of a whole store; only then there is the ``last`` autoincrement key
+    of each table. ``rows`` are counted by member; ``version`` is that of the format.
     """
 
     namespace: str | None
