@@ -12,16 +12,16 @@ from crabpath_retrievers.core.query import parse_namespace, parse_text, require_
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.memory.services import MemoryPart
-from crabpath_retrievers.parts.operation.maintenance import (
-    MAINTENANCE_STEPS,
-    MaintenanceReport,
-    MaintenanceRunner,
-)
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.parts.operation.maintenance.health import (
     HealthReport,
     load_past_reports,
     measure_health,
+)
+from crabpath_retrievers.parts.operation.maintenance.runner import (
+    MAINTENANCE_STEPS,
+    MaintenanceReport,
+    MaintenanceRunner,
 )
 from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
 from crabpath_retrievers.vectors.embedder import Embedder
