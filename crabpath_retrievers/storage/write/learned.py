@@ -1,4 +1,7 @@
-"""Writers of turns, feedback and its effects, counts and episodes."""
+"""Writers of turns, feedback and its effects, counts and episodes.
+
+Where something is no longer what was read, they raise ``ConflictError``.
+"""
 
 import json
 import time
