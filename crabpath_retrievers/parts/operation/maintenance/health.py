@@ -88,7 +88,7 @@ class HealthQueries(Queries):
         return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
 
     def describe_sample(self, keys: Sequence[int], namespace: int) -> list[Any]:
-        """Chunks by key: ``id``, ``document``, and whether each is ``alone``.
+        """Chunks by key: ``id``, ``document``, and whether each is ``isolated``.
 
         That is without an edge which a namespace (by key) sees.
         """
@@ -100,7 +100,7 @@ class HealthQueries(Queries):
             sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
             sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
         )
-        query = sa.select(nodes.c.id, contents.c.document, (~touched).label("alone"))
+        query = sa.select(nodes.c.id, contents.c.document, (~touched).label("isolated"))
         query = query.join(contents, contents.c.node == nodes.c.key)
         return self._rows_in(query, nodes.c.key, keys)
 
@@ -638,7 +638,7 @@ def collect_measurements(
         tokens=tokens,
         sampled=len(nodes),
         documents=len({node.document for node in nodes}),
-        isolated=sum(bool(node.alone) for node in nodes),
+        isolated=sum(bool(node.isolated) for node in nodes),
         missing=None if there is None else sum(node.id not in there for node in nodes),
         structure=count_edges(
             reads.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
