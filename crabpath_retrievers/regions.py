@@ -12,7 +12,7 @@ P(success | region, action): Beta posteriors that back off from fine to coarse r
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -85,13 +85,15 @@ class _HubCache:
 
     Attributes:
         version: Version of the hubs when it was created; what was read since is at least as new.
-        sizes: Number of hubs by level.
+        known: All levels that have hubs.
+        levels: Those with transition counts, finest first.
         hubs: Hubs of the levels that were read.
         nodes: By level and key of the node: hash of its vector, key of its hub.
     """
 
     version: int
-    sizes: dict[int, int]
+    known: Collection[int] = ()
+    levels: tuple[int, ...] = ()
     hubs: dict[int, Hubs] = field(default_factory=dict)
     nodes: dict[RegionKey, tuple[int, int]] = field(default_factory=dict)
 
@@ -102,7 +104,7 @@ class RegionIndex:
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
         """Read hubs from ``store``."""
         self._store, self._settings = store, settings
-        self._cache = _HubCache(-1, {})
+        self._cache = _HubCache(-1)
         self._lock = threading.Lock()
 
     def levels(self, version: int | None = None, read: Reader | None = None) -> tuple[int, ...]:
@@ -114,7 +116,7 @@ class RegionIndex:
             version: Version of the hubs, if it has been read already (``Clock.hubs``).
             read: Reader of the operation that asks; None for the store.
         """
-        return self._select_levels(self._read_cache(read or self._store, version))
+        return self._read_cache(read or self._store, version).levels
 
     def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
@@ -132,7 +134,7 @@ class RegionIndex:
         read = read or self._store
         cache = self._read_cache(read, version)
         if (nearest_keys := self._load_hubs(read, cache, level)) is None:
-            levels = ", ".join(map(str, self._select_levels(cache)))
+            levels = ", ".join(map(str, cache.levels))
             hint = f"use one of {levels}" if levels else "this memory is too small for any"
             msg = f"level {level} has no hub: {hint}"
             raise NotFoundError(msg)
@@ -149,7 +151,7 @@ class RegionIndex:
         cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
             (level, hubs.nearest(row)[0])
-            for level in self._select_levels(cache)
+            for level in cache.levels
             if (hubs := self._load_hubs(read, cache, level))
         ]
         return (WHOLE_CORPUS, *reversed(nearest_keys))
@@ -212,9 +214,6 @@ class RegionIndex:
                 cache.nodes[level, keys[index]] = (marks[index], nearest_keys[keys[index]])
         return nearest_keys
 
-    def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
-        return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.max_hubs)
-
     def _read_cache(self, read: Reader, version: int | None) -> _HubCache:
         """Return the cache of the current hubs, or of those after ``version``."""
         latest = read.regions.version() if version is None else version
@@ -222,12 +221,14 @@ class RegionIndex:
             # A replica may be older than the version that its answers would be remembered for.
             with self._lock:
                 if self._cache.version < latest:
-                    self._cache = _HubCache(latest, read.primary.regions.sizes())
+                    sizes, most = read.primary.regions.sizes(), self._settings.max_hubs
+                    levels = tuple(level for level, n in sizes.items() if 1 < n <= most)
+                    self._cache = _HubCache(latest, sizes.keys(), levels)
         return self._cache
 
     def _load_hubs(self, read: Reader, cache: _HubCache, level: int) -> Hubs | None:
         """Return the hubs of a level; None if it has none or has lost them in the meantime."""
-        if level in cache.sizes and level not in cache.hubs:
+        if level in cache.known and level not in cache.hubs:
             rows = read.primary.regions.hubs(level)
             if not rows:
                 return None

@@ -101,6 +101,7 @@ class Recorder:
 
     Attributes:
         history: Undo and snapshots of what was learned.
+        learns_passively: Whether turns teach something without an outcome.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Recorder:
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
+        self.learns_passively = bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def record(self, feedback: Feedback, store: Store | None = None) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
@@ -430,11 +432,6 @@ class Recorder:
 
         self._store.apply_together(learn)
         return Receipt(name, "applied")
-
-    @property
-    def learns_passively(self) -> bool:
-        """Whether turns teach something without an outcome."""
-        return bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def learn_passively(self, turn: Turn) -> None:
         """Learn what a turn teaches without an outcome; an answer never fails for it."""

@@ -298,7 +298,7 @@ class Services:
         """
         if self._is_forked:
             raise ForkedError
-        if not self.is_open:
+        if not self._release.alive:
             msg = "this memory was closed: open it again with CrabPath.open or from_existing"
             raise StoreUnavailableError(msg)
 

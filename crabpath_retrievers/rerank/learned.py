@@ -91,8 +91,9 @@ class Reliability:
         used, known = self.spoken.get(memory, _NONE)
         rate = (used + _PRIOR[0]) / (known + _PRIOR[1])
         usual_rate, floor = (
-            self._estimate_rate(_RETURNED, _PRIOR_RATE),
-            self._estimate_rate(_UNLIKELY, 0.0),
+            (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
+            for name, first in ((_RETURNED, _PRIOR_RATE), (_UNLIKELY, 0.0))
+            for used, known in (self.spoken.get(name, _NONE),)
         )
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
 
@@ -109,17 +110,14 @@ class Reliability:
         posterior = np.exp(fit - fit.max())
         return float(np.exp(posterior @ scales / posterior.sum()))
 
-    def _estimate_rate(self, of: str, first: float) -> float:
-        used, known = self.spoken.get(of, _NONE)
-        return (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
-
     def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Reliability":
         """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
         total = dict(self.spoken)
         for name, (used, known) in amount.items():
             before = total.get(name, _NONE)
             total[name] = before[0] + sign * used, before[1] + sign * known
-        return Reliability({name: pair for name, pair in total.items() if _is_real(pair)})
+        kept = {name: pair for name, pair in total.items() if max(map(abs, pair)) >= _GHOST}
+        return Reliability(kept)
 
     def count_lesson(self, counts: Mapping[str, tuple[float, float]]) -> "Evidence":
         """The evidence of one more lesson: counts by log-odds, and what they displace.
@@ -335,10 +333,6 @@ def measure_scales(
     return {name: (float(value), known) for name, value in zip(_SCALES, total, strict=True)}
 
 
-def _is_real(pair: tuple[float, float]) -> bool:
-    return max(map(abs, pair)) >= _GHOST
-
-
 @lru_cache(maxsize=1024)
 def _parse_bin(name: str) -> tuple[int, int] | None:
     """Block and log-odds of a bin; None for other counts."""
@@ -419,9 +413,12 @@ class Posterior:
     def from_dict(cls, data: Mapping[str, Any], prior: "Posterior") -> "Posterior":
         """The inverse of :meth:`to_dict`; features of other releases keep their prior."""
         known: Sequence[str] = data["features"]
-        stored_mean, stored_precision = _decode(data, len(known))
+        stored_mean, triangle = (
+            np.frombuffer(b64decode(data[name]), _DOUBLE) for name in ("mean", "precision")
+        )
+        stored_precision = _from_upper_triangle(triangle, len(known))
         if list(known) == list(FEATURES):
-            return cls(stored_mean, stored_precision)
+            return cls(stored_mean.copy(), stored_precision)
         both = [(FEATURES.index(name), i) for i, name in enumerate(known) if name in FEATURES]
         here, there = [list(columns) for columns in zip(*both, strict=True)]
         mean, precision = prior.mean.copy(), prior.precision.copy()
@@ -464,14 +461,6 @@ def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
 def _encode(values: Floats) -> str:
     """Numbers as exact text; ten times as fast as decimals."""
     return b64encode(values.astype(_DOUBLE).tobytes()).decode()
-
-
-def _decode(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
-    """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_encode`."""
-    return (
-        np.frombuffer(b64decode(data["mean"]), _DOUBLE).copy(),
-        _from_upper_triangle(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),
-    )
 
 
 def _from_upper_triangle(triangle: Floats, size: int) -> Floats:

@@ -33,7 +33,8 @@ from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 
 _log = logging.getLogger(__name__)
 _CACHED = 64  # namespaces with a cached ranker
-_TRIALS = [FEATURES.index(name) for name in (*USES, *PASSES)]
+_TRIED = dict.fromkeys((*USES, *PASSES))
+_TRIALS = [FEATURES.index(name) for name in _TRIED]
 _DRAWS = 64  # for propensities: standard error at most .06
 
 
@@ -94,21 +95,18 @@ class NamespaceModel:
 
     def _scale_memories(self, columns: Floats) -> Floats:
         """Weights or features, shape ``[..., F]``, with memories and trials scaled by evidence."""
-        scaled = self._weigh_by_reliability(columns)
-        scaled[..., _TRIALS] *= self.trust.scale_trials()
-        return scaled
-
-    def _weigh_by_reliability(self, columns: Floats) -> Floats:
-        """A copy, shape ``[..., F]``, with each memory scaled by its reliability."""
         scaled = columns.copy()
         for name, memory in SCALED_FEATURES.items():
             scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
+        scaled[..., _TRIALS] *= self.trust.scale_trials()
         return scaled
 
     def weigh_trials(self) -> dict[str, float]:
         """Trials that one unit of each feature of past uses counts, before they are scaled."""
-        weights = self._weigh_by_reliability(self.posterior.mean)
-        return {name: float(weights[FEATURES.index(name)]) for name in (*USES, *PASSES)}
+        weights = {name: float(self.posterior.mean[FEATURES.index(name)]) for name in _TRIED}
+        for name in _TRIED.keys() & SCALED_FEATURES.keys():
+            weights[name] *= self.trust.factor(SCALED_FEATURES[name])
+        return weights
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.
@@ -219,6 +217,8 @@ class NamespaceModels:
     ) -> tuple[list[PastTurns], list[str]]:
         """Turns of past queries with the documents that they used, and ids of the nearest notes."""
         recalled = self._episodes.recall(read, question, clock) if self._settings.episodes else []
+        if not clock.notes:
+            return recalled, []
         near = self._notes.near(read, question.vector, clock)
         known = {node for turns in recalled for node in turns.documents}
         expired = self.find_expired(read, {*known, *near}, clock)

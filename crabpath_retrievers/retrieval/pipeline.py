@@ -466,7 +466,7 @@ class RetrievalPipeline:
         found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
-        rankings = self.chooser.compare(ranking)
+        rankings = self.chooser.compare(ranking) if clock.learned else Rankings()
         if rankings.teams:
             drafted = replace(found, order=(*rankings.teams,), is_draft=True)
             ranking = self.chooser.rank(drafted)
@@ -562,7 +562,14 @@ def build_turn(
         created=time.time(),
         query=query.text,
         seeds=tuple(
-            _seed(visit.head, visit.energy, hits[key])
+            SeedRecord(
+                visit.head.id,
+                round(visit.energy, DIGITS),
+                round((hit := hits[key]).similarity, DIGITS),
+                round(hit.lexical, DIGITS),
+                round(hit.name, DIGITS),
+                hinted=hit.hint > 0,
+            )
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
@@ -593,15 +600,4 @@ def build_turn(
         task_type=query.task_type,
         session=query.session,
         arm=DRAFT_ARM if rankings.teams else query.arm,
-    )
-
-
-def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
-    return SeedRecord(
-        node=head.id,
-        score=round(energy, DIGITS),
-        similarity=round(hit.similarity, DIGITS),
-        lexical=round(hit.lexical, DIGITS),
-        name=round(hit.name, DIGITS),
-        hinted=hit.hint > 0,
     )
