@@ -170,7 +170,7 @@ class Recorder:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(store, feedback)
-        vector = self._embed_correction(feedback)
+        vector = self._embed_correction(feedback.correction) if feedback.correction else None
         stored, receipt = self._keep(store, KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status != "waiting" or self._settings.apply == "external":
             return receipt
@@ -188,13 +188,12 @@ class Recorder:
             note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
-    def _embed_correction(self, feedback: Feedback) -> Vector | None:
+    def _embed_correction(self, correction: str) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
-        text = (feedback.correction or "").strip()
-        if not text or self._embed is None:
+        if self._embed is None or not correction.strip():
             return None
         try:
-            return np.asarray(self._embed(text), dtype=np.float16)  # as stored
+            return np.asarray(self._embed(correction.strip()), dtype=np.float16)  # as stored
         except Exception as error:
             raise_interruption(error)
             _log.warning(

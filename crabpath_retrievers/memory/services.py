@@ -150,7 +150,7 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        linking = Linking(store, tuple(linkers), index)
+        linking = Linking(store, linkers, index)
         self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
