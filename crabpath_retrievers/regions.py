@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes import STATES, RegionKey, TransitionCount
+from crabpath_retrievers.core.changes import RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
@@ -31,7 +31,6 @@ from crabpath_retrievers.storage.read.walk import Clock
 
 WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
-_MAX_STATES = 10_000  # states that are compared: 30 MiB with 384 dimensions
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,11 @@ class _HubCache:
 
 
 class RegionIndex:
-    """Assigns vectors and nodes to regions. Safe to use from several threads."""
+    """Assigns vectors and nodes to regions. Safe to use from several threads.
+
+    ``version`` is that of the hubs where it has been read already (``Clock.hubs``), and ``read``
+    the reader of the operation that asks; None reads the version, and from the store.
+    """
 
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
         """Read hubs from ``store``."""
@@ -111,20 +114,11 @@ class RegionIndex:
         """Return the levels with transition counts, finest first; none in a very small corpus.
 
         From the first one with at most ``most`` hubs to the last one with at least two.
-
-        Args:
-            version: Version of the hubs, if it has been read already (``Clock.hubs``).
-            read: Reader of the operation that asks; None for the store.
         """
         return self._read_cache(read or self._store, version).levels
 
     def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
-
-        Args:
-            level: The level.
-            version: Version of the hubs, if it has been read already.
-            read: Reader of the operation that asks; None for the store.
 
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
@@ -143,10 +137,7 @@ class RegionIndex:
     def places(
         self, vector: Vector, version: int | None = None, read: Reader | None = None
     ) -> tuple[RegionKey, ...]:
-        """Return the regions of a unit vector, shape ``[d]``, whole corpus first.
-
-        Further arguments as for :meth:`hubs`.
-        """
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
         read = read or self._store
         cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
@@ -161,11 +152,7 @@ class RegionIndex:
     ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
         """Return the regions of a query, whole corpus first; those of nodes, by key and level.
 
-        Args:
-            read: Reader of the operation that asks.
-            vector: Unit query vector, shape ``[d]``.
-            nodes: Unit vectors of the nodes, each of shape ``[d]``, by key.
-            version: Version of the hubs.
+        All are given by their unit vectors, shape ``[d]``.
         """
         places = self.places(np.asarray(vector, dtype=np.float32), version, read)
         found: dict[int, dict[int, int]] = {key: {} for key in nodes}
@@ -185,12 +172,7 @@ class RegionIndex:
     ) -> dict[int, int]:
         """Return the region of each node at a level, by key; empty if the level has lost its hubs.
 
-        Args:
-            keys: Keys of the nodes.
-            vectors: Their unit vectors, each of shape ``[d]``.
-            level: Level of the regions.
-            version: Version of the hubs, if it has been read already.
-            read: Reader of the operation that asks; None for the store.
+        The nodes are given by their keys and their unit vectors, each of shape ``[d]``.
         """
         read = read or self._store
         cache = self._read_cache(read, version)
@@ -236,35 +218,6 @@ class RegionIndex:
             stored = np.stack(vectors).astype(np.float64)
             cache.hubs[level] = Hubs(level, keys, ids, titles, stored)
         return cache.hubs.get(level)
-
-
-class StateHubs:
-    """Reads the states of the episodes of agents in a namespace, as hubs."""
-
-    def __init__(self, store: GraphStore, namespace: str) -> None:
-        """Read ``store``."""
-        self._store, self._namespace = store, namespace
-        self._known: tuple[tuple[int, int], Hubs] | None = None
-
-    def __call__(self) -> Hubs:
-        """The newest 10,000 states; none before an episode in words."""
-        clock = self._store.walk.get_clock(self._namespace)
-        version = (clock.key, clock.learned)
-        if self._known is None or self._known[0] != version:
-            self._known = (version, self._read_states(clock.key))
-        return self._known[1]
-
-    def _read_states(self, namespace: int) -> Hubs:
-        rows = self._store.regions.get_states(namespace, _MAX_STATES)
-        if not rows:
-            return Hubs(STATES, (), (), (), np.zeros((0, 0)))
-        keys, ids, titles, vectors = zip(*rows, strict=True)
-        return Hubs(STATES, keys, ids, titles, np.stack(vectors).astype(np.float64))
-
-
-def find_whole(level: int) -> RegionKey:
-    """All regions of a level together: those of documents, or the states of agents."""
-    return (min(level, 0), 0)
 
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
@@ -407,45 +360,6 @@ def log_odds(probability: float) -> float:
 def shift_log_odds(probability: float, shift: float) -> float:
     """Return a probability shifted in log-odds."""
     return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))
-
-
-class ActionScore(NamedTuple):
-    """Score of an action type in a region.
-
-    Attributes:
-        action: The action type.
-        success: P(success | region, action), in (0, 1).
-        share: P(action | region), in [0, 1].
-        trials: How often it was taken in the region.
-        low, high: The 95 % interval of ``success``, by its standard deviation.
-    """
-
-    action: str
-    success: float
-    share: float
-    trials: float
-    low: float
-    high: float
-
-
-def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
-    """Score every action type that was ever taken, sorted by name.
-
-    Args:
-        chances: Success estimates of the region.
-        task: Type of the task; empty for any.
-    """
-    return [
-        ActionScore(
-            action,
-            success := chances.success(action, task),
-            chances.share(action, task),
-            chances.trials(action, task),
-            max(0.0, success - (width := chances.measure_width(action, task))),
-            min(1.0, success + width),
-        )
-        for action in chances.actions
-    ]
 
 
 def list_tried_actions(

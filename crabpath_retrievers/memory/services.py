@@ -337,11 +337,7 @@ class Services:
             self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
-        """Delete vectors of a namespace's episodes and notes.
-
-        Args:
-            clock: Of the namespace before it was deleted from the graph store.
-        """
+        """Delete vectors of a deleted namespace's episodes and notes, by its last clock."""
         if clock.learned or clock.notes:
             self.episodes.forget(clock.key)
         if clock.notes:

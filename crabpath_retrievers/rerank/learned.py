@@ -220,8 +220,7 @@ def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibratio
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
     """Return the evidence of feedback about the memories that supported documents of its turns.
 
-    Args:
-        turns: Turns with their credit; only documents with a credit of their own count.
+    Only documents with a credit of their own count.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -245,11 +244,7 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
 
 
 def count_against(counted: Sequence[float]) -> Evidence:
-    """The evidence of lessons against other givers, by givers who have not proved right.
-
-    Args:
-        counted: What counts of each, in lessons.
-    """
+    """The evidence of lessons against other givers, one number by giver not proved right."""
     return {_AGAINST: (sum(counted), float(len(counted)))} if counted else {}
 
 
@@ -278,11 +273,8 @@ def count_log_odds(
 ) -> dict[str, tuple[float, float]]:
     """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
 
-    Of a document with past uses or passes, the model is responsible for its share of the trials.
-
-    Args:
-        turns: Turns with their credit; only documents with a credit of their own count.
-        lessons: Number of lessons of the namespace before the feedback.
+    Only documents with a credit of their own count. Of one with past uses or passes, the model is
+    responsible for its share of the trials. ``lessons`` were learned before the feedback.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:

@@ -378,17 +378,11 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """Indices of all notes but the best one, best first.
+    """Indices of all notes ``among`` some but the best one, best first.
 
-    An answer has at most one note before its documents, so that many notes cannot displace
-    them: the latest one taught for this query, else the most likely one. A note in whose place
-    another one goes with a document of the pool is spare, too.
-
-    Args:
-        found: The candidates.
-        among: Indices of those that may be returned.
-        odds: Log-odds of relevance of all.
-        corrections: Indices of the notes that go with documents.
+    An answer has at most one note before its documents, so that many notes cannot displace them:
+    the latest one taught for this query, else the most likely one. A note in whose place another
+    one goes with a document of the pool is spare, too.
     """
     pool = found.evidence.pool
     keys = {i: pool[i].head.key for i in among}
@@ -498,13 +492,7 @@ def _insert_corrections(
 ) -> list[int]:
     """The best k, with each correction before what it corrects; corrections come on top of k.
 
-    A correction that ranks higher by itself stays where it is.
-
-    Args:
-        order: Candidates, best first.
-        k: Most candidates beside corrections.
-        corrections: The note that goes with each corrected candidate.
-        others: Corrections that go with no candidate.
+    A correction that ranks higher by itself stays where it is. ``others`` go with no candidate.
     """
     notes = {*others, *corrections.values()}
     chosen: dict[int, None] = {}

@@ -79,13 +79,7 @@ class NamespaceModel:
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
-        """The model after one feedback on returned documents.
-
-        Args:
-            matrix: Features of the documents, shape ``[n, F]``.
-            used: Credit of each in [0, 1], shape ``[n]``.
-            weight: Weight of the feedback, in [0, 1].
-        """
+        """The model after one feedback on returned documents, as :meth:`Posterior.update`."""
         scaled = self._scale_memories(matrix)
         trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
         scaled[:, _TRIALS] = 0.0
@@ -111,9 +105,7 @@ class NamespaceModel:
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
-        Args:
-            effects: What the feedback changed.
-            later: Outcomes learned after it that are still in effect.
+        ``later`` are the outcomes learned after it that are still in effect.
         """
         baseline = self.baseline
         for outcome in reversed(effects.outcomes):
@@ -157,11 +149,7 @@ class NamespaceModels:
     ) -> Ranker:
         """The ranker with the weights that a namespace has learned.
 
-        Args:
-            read: Reads the learned model.
-            namespace: The namespace.
-            clock: State of the namespace.
-            explore: Draws the weights from their distribution; None gives the mean.
+        ``explore`` draws them from their distribution; None gives the mean.
         """
         if explore is not None:
             return self._draw_ranker(read, namespace, explore)

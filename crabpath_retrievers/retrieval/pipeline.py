@@ -99,13 +99,7 @@ class Reranker(Protocol):
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """The ids of all nodes, best first.
-
-        Args:
-            query: The question.
-            nodes: The candidates, best first, without notes.
-            callbacks: Callbacks of the host framework.
-        """
+        """The ids of all candidates, best first; they are given in our order, without notes."""
 
 
 class _Attempt(NamedTuple):
@@ -146,10 +140,7 @@ class RetrievalPipeline:
     ) -> Operations[Answer]:
         """Answer a question, and record the turn.
 
-        Args:
-            text: The question.
-            options: Of the query.
-            read: Reader of all that is stored; None for one of the store, or of its replica.
+        Everything is read by ``read``; None is a reader of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -218,11 +209,7 @@ class RetrievalPipeline:
     ) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
-        Neither a chat model nor a reranker is asked.
-
-        Args:
-            store: The store, or an open transaction of it.
-            feedback: The feedback.
+        Neither a chat model nor a reranker is asked. ``store`` may be an open transaction.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
