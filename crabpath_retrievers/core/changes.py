@@ -51,10 +51,8 @@ class AdjustWeights(Change):
 class RecordTurn(Change):
     """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
-    Attributes:
-        vector: Unit query vector, shape ``[d]``, for learning from the turn later.
-        owner: Key of the namespace when it was asked, without which nothing is stored: it was
-            forgotten since. 0 for a new one, which is created.
+    ``owner`` is the key of the namespace when it was asked, without which nothing is stored: it was
+    forgotten since. 0 is a new one, which is created.
     """
 
     turn: Turn
@@ -85,10 +83,8 @@ class ReviseFeedback(Change):
 
     Raises ``ConflictError`` when it is no longer what was read.
 
-    Attributes:
-        sequence: Its number in the store.
-        known: The content that was read.
-        new: The new content; vector and added documents as in :class:`KeepFeedback`.
+    ``known`` is the content that was read; vector and added documents are as in
+    :class:`KeepFeedback`.
     """
 
     sequence: int
@@ -162,9 +158,8 @@ class SettleFeedback(Change):
 class AddUsage(Change):
     """Add to the usage counts of documents.
 
-    Attributes:
-        counts: Tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
-            returned it without use, and by how many nats failures lower its reward.
+    Counts are tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
+    returned it without use, and by how many nats failures lower its reward.
     """
 
     namespace: str
@@ -175,8 +170,7 @@ class AddUsage(Change):
 class AddPairCounts(Change):
     """Add to the evidence for edges that do not exist yet.
 
-    Attributes:
-        pairs: Tuples ``(source, target, kind, count)`` of keys.
+    Pairs are tuples ``(source, target, kind, count)`` of keys.
     """
 
     namespace: str
@@ -189,10 +183,8 @@ class LearnPassively(Change):
 
     Does nothing where the namespace is frozen or gone; else its version grows, as with feedback.
 
-    Attributes:
-        deltas: As of :class:`AdjustWeights`.
-        pairs: As of :class:`AddPairCounts`.
-        cause: Id of the turn.
+    ``cause`` is the id of the turn; the rest as of :class:`AdjustWeights` and
+    :class:`AddPairCounts`.
     """
 
     namespace: str
@@ -257,11 +249,7 @@ COUNT_TOLERANCE = 1e-9
 class LearnedDelta(NamedTuple):
     """A change of the weight of one edge.
 
-    Attributes:
-        source: Id of the source node.
-        target: Id of the target node; None for STOP.
-        kind: Label of the edge kind, as in records (``EdgeKind.label``).
-        delta: Added to the weight, which stays in [-1, 1].
+    ``target`` is None for STOP; ``kind`` is ``EdgeKind.label``. The weight stays in [-1, 1].
     """
 
     source: str
@@ -273,10 +261,8 @@ class LearnedDelta(NamedTuple):
 class EdgeUpdate(NamedTuple):
     """Changes of edges of one kind after one turn.
 
-    Attributes:
-        deltas: Changes of weights; the first weight of a new edge is among them.
-        count_changes: To add to the counts towards edges that do not exist, in [-1, 1]; a count
-            is never below 0.
+    The first weight of a new edge is among ``deltas``. A count towards an edge that does not exist
+    is never below 0.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
@@ -292,10 +278,8 @@ NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
 class NoteEdge:
     """An edge of a note.
 
-    Attributes:
-        source, target: Ids of nodes; None is the note itself.
-        weight: Weight of the edge, in [-1, 1]; added to the present weight if neither end is the
-            note.
+    None as an end is the note itself. Where neither is, the weight, in [-1, 1], is added to the
+    present one.
     """
 
     source: str | None
@@ -403,10 +387,8 @@ class UndoFeedback(Change):
     Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
     since ``version`` was read.
 
-    Attributes:
-        version: Version of the namespace when it was read.
-        model: Ranking model of the namespace without the feedback, as JSON.
-        note: Reason, stored with the feedback; None keeps the status of feedback that waits again.
+    ``model`` is the ranking model without the feedback, as JSON, ``version`` that of the namespace
+    when it was read. The status of feedback that waits again has no ``note``.
     """
 
     namespace: str

@@ -69,10 +69,8 @@ class CompiledSelect:
     ) -> Sequence[tuple[Any, ...]]:
         """All rows, as plain tuples.
 
-        Args:
-            connection: An open connection.
-            parameters: Scalars, and lists for the expanding parameters; non-empty lists of tuples
-                where several columns are compared at once.
+        Lists are for expanding parameters; those of tuples, by which several columns are compared
+        at once, are not empty.
         """
         dialect = connection.dialect.name
         given = {name: _bind_parameter(value, dialect) for name, value in parameters.items()}
@@ -181,9 +179,8 @@ class CompiledWrite:
     def __init__(self, build: Callable[[Callable[..., Any]], Any]) -> None:
         """Prepare a statement.
 
-        Args:
-            build: Builds it from the insert function of the dialect, which supports ON CONFLICT;
-                all values are named parameters.
+        ``build`` gets the insert function of the dialect, which supports ON CONFLICT; all values
+        are named parameters.
         """
         self._build = build
         self._compiled: dict[str, tuple[str, tuple[str, ...]]] = {}

@@ -87,14 +87,8 @@ _UNRELEASED_NAME = "schema"
 def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
     """Create the tables of a new store, or upgrade those of an older one.
 
-    Args:
-        connection: An open transaction that may write, and that keeps other processes out.
-        fulltext: The full-text index of the database.
-
-    Raises:
-        SchemaVersionError: The store has a later version than ``SCHEMA_VERSION``, or one from
-            before the first release; nothing is changed.
-        StoreReadOnlyError: It is older, and its database accepts no writes.
+    The open transaction may write, and keeps other processes out. A store of a later version than
+    ``SCHEMA_VERSION``, or from before the first release, is refused.
     """
     found = read_schema_version(connection)
     if found is None:
@@ -160,11 +154,7 @@ class Store(Reader):
         Afterwards they survive a power failure, except turn records, and what is repeated at the
         next opening: learning from stored feedback, publishing and linking of staged documents.
 
-        Returns:
-            For each change what its writer returns; mostly None.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
+        The result has for each change what its writer returns; mostly None.
         """
 
     def write(
@@ -173,11 +163,7 @@ class Store(Reader):
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """The result of a function that writes, called in one transaction with these arguments.
-
-        Raises:
-            StoreError: The database failed, and nothing was written.
-        """
+        """The result of a function that writes, called in one transaction with these arguments."""
         found: T = self.apply([Write(work, *args, **options)])[0]
         return found
 
@@ -188,9 +174,6 @@ class Store(Reader):
         ``work`` gets the transaction. Its reads see what it has changed; nobody else does before
         the end. Each call of ``apply`` and of this method within is carried out whole or not at
         all, and turns are recorded at once.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
         """
 
     @abstractmethod
@@ -199,12 +182,7 @@ class Store(Reader):
 
     @abstractmethod
     def require_in_place(self) -> None:
-        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
-
-        Raises:
-            StoreUnavailableError: It is another one than was opened, or none.
-            StoreReadOnlyError: Its rights were taken away.
-        """
+        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open."""
 
 
 class GraphStore(Store):
@@ -229,12 +207,6 @@ class GraphStore(Store):
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
             prepare: Called before tables are created; none is where it raises an error.
-
-        Raises:
-            ConfigurationError: The replica is not one of this store.
-            StoreReadOnlyError: The directory or database cannot be written.
-            StoreUnavailableError: The database cannot be reached.
-            SchemaVersionError: The store has a later schema version than this release supports.
         """
         self._time_limit = time_limit
         limits: Any = {"time_limit": time_limit, "connections": max_connections}
@@ -425,11 +397,7 @@ class GraphStore(Store):
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
 
     def erase(self) -> None:
-        """Write the database anew, so that none of its files holds what was deleted.
-
-        Raises:
-            StoreLockedError: Others read or write it for too long.
-        """
+        """Write the database anew, so that none of its files holds what was deleted."""
         self.flush()
         if self.dialect == "postgresql":
             if not rewrite_tables(self._engine, self._time_limit):
@@ -449,14 +417,7 @@ class GraphStore(Store):
 
         Reentrant within its thread.
 
-        Args:
-            wait: Whether to wait for the lock.
-
-        Yields:
-            Whether the lock is held; always True with ``wait``.
-
-        Raises:
-            StoreError: The file of the store was deleted or replaced, also meanwhile.
+        Yields whether it is held: always with ``wait``.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False
@@ -481,11 +442,7 @@ class GraphStore(Store):
 
     @contextmanager
     def hold_change_lock(self) -> Iterator[None]:
-        """Keep others from changing the embedder.
-
-        Raises:
-            StoreLockedError: Somebody is changing it.
-        """
+        """Keep others from changing the embedder."""
         with (
             translate_database_errors(self._engine),
             process_lock(self._reader, "reembed", wait=False) as held,
@@ -679,19 +636,10 @@ _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
 
 class ReadOnlyStore:
-    """A graph store that is only read.
-
-    Attributes:
-        catalog: Reads of documents and queues.
-    """
+    """A graph store that is only read."""
 
     def __init__(self, location: str | Path) -> None:
-        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it.
-
-        Raises:
-            ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
-            MissingExtraError: The driver of the database is not installed.
-        """
+        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it."""
         file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)

@@ -159,11 +159,7 @@ class VectorStoreIndex(VectorIndex):
         return set().union(*parts)
 
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:
-        """Select the ids that the store contains; None if it cannot look up ids.
-
-        Raises:
-            StoreError: A look-up fails after an earlier one succeeded.
-        """
+        """Select the ids that the store contains; None if it cannot look up ids."""
         if self._finds_ids is False:
             return None
         if not ids:
@@ -231,9 +227,8 @@ class VectorStoreIndex(VectorIndex):
     def _use_store(self, filter: MetadataFilter = None, cannot: str = "") -> Iterator[None]:  # noqa: A002
         """Use the store inside, whose errors become CrabPath's.
 
-        Args:
-            filter: The filter that it is asked with.
-            cannot: What a store that has not implemented it cannot do, and what then.
+        ``filter`` is the one that it is asked with; ``cannot`` says what a store that has not
+        implemented it cannot do, and what then.
         """
         try:
             with self._turns:
@@ -370,11 +365,7 @@ class ChromaKind(StoreKind, of="Chroma"):
     operators = OF_LISTS
 
     def __init__(self, store: Any) -> None:
-        """Use a store.
-
-        Raises:
-            ForkedError: Its embedded Chroma cannot work in this process, which was forked.
-        """
+        """Use a store."""
         super().__init__(store)
         note_embedded(store._client)  # noqa: SLF001
 

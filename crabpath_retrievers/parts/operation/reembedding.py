@@ -153,10 +153,8 @@ def put_reembedded(
 ) -> None:
     """Keep new vectors until all are there.
 
-    Args:
-        tx: The transaction.
-        given: Kind, key and mark of each text, with its unit vector ``[d]``.
-        adopted: Whether they replace the old ones at once, after the switch.
+    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``; ``adopted`` ones
+    replace the old ones at once, after the switch.
     """
     rows = [
         {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
@@ -174,10 +172,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 
     Episodes and notes are queued for the vector index.
 
-    Args:
-        tx: The transaction.
-        identity: The new embedder, as text.
-        time: Seconds since the epoch; snapshots from before it cannot be restored.
+    Snapshots from before ``time`` cannot be restored.
     """
     tx.touches_corpus = True
     for kind in s.EMBEDDED:
@@ -195,9 +190,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
     """Delete the table of new vectors.
 
-    Args:
-        tx: The transaction.
-        forgets: Whether turns and corrections that came too late for it lose their old vectors.
+    ``forgets`` says whether turns and corrections that came too late for it lose their old vectors.
     """
     for kind in ("turns", "feedback") if forgets else ():
         embedding, key = s.EMBEDDED[kind]
@@ -395,8 +388,7 @@ def _to_rows(
 def _embed_page(new: Embedder, page: Sequence[EmbeddedText]) -> list[Vector]:
     """Unit vectors ``[d]`` of texts of one kind; zeros for a question that has none.
 
-    Raises:
-        InvalidInputError: A chunk has none; the message names it.
+    A chunk that has none is an error, which names it.
     """
     nodes = [one.node for one in page if one.node is not None]
     if nodes:

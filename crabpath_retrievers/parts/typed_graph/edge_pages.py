@@ -24,9 +24,7 @@ _EPSILON = 1e-9
 class WeightRange(NamedTuple):
     """Range of effective weights: from ``low`` to ``high``, and of at least ``least``.
 
-    Attributes:
-        low, high: Bounds of the weight, both inclusive.
-        least: Least absolute weight, in [0, 1].
+    Both bounds are inclusive.
     """
 
     low: float = -1.0
@@ -97,14 +95,8 @@ class EdgeQueries(Queries):
 
         Typed edges are not among them, nor edges to nodes that the namespace does not see.
 
-        Args:
-            key: Key of the node.
-            clock: Clock of the namespace.
-            kinds: Kinds of edges.
-            weights: Effective weights that are meant.
-            direction: ``out`` for edges that leave the node, ``in`` for edges that enter it.
-            place: Number of stronger edges that are left out, and of those that are returned.
-            since: Turn from which notes on probation are seen, see ``NoteQueries``.
+        ``place`` is the number of stronger edges that are left out, and of those that are returned.
+        Notes on probation are seen from turn ``since``, see ``NoteQueries``.
         """
         wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
         moving = self._read_moving(key, clock, wanted, direction, since)

@@ -52,11 +52,7 @@ _EPSILON = 1e-9
 class TypedEdge(NamedTuple):
     """An edge of a given node.
 
-    Attributes:
-        near: Key of the given node.
-        key, id: Key and id of the node at the other end.
-        kind: Kind of the edge.
-        weight: Effective weight in [-1, 1].
+    ``near`` is the key of the given node, ``key`` and ``id`` are of the other one.
     """
 
     near: int
@@ -168,11 +164,7 @@ class TypedQueries(Queries):
 
         Typed edges are not among them: see :mod:`crabpath_retrievers.parts.typed_graph.derive`.
 
-        Args:
-            keys: Keys of nodes, at most some thousands.
-            clock: Clock of the namespace.
-            kinds: Kinds of edges.
-            direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
+        ``keys`` are at most some thousands.
         """
         wanted = sorted({kind.value for kind in kinds if kind is not EdgeKind.STOP})
         learned = [value for value in wanted if _KINDS[value] in OVERLAY_KINDS]
@@ -285,9 +277,7 @@ class TypedQueries(Queries):
     def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:
         """Episodes changed in the last turns, latest first: turn number, credit by node id.
 
-        Args:
-            clock: Clock of the namespace.
-            turns: Length of the window in turns, and limit of the result.
+        ``turns`` is the length of the window in turns, and the limit of the result.
         """
         own = (episodes.c.namespace == clock.key, episodes.c.clock >= clock.turn - turns)
         query = sa.select(episodes.c.clock, episodes.c.documents).where(*own)
@@ -299,12 +289,7 @@ class TypedQueries(Queries):
 
         Feedback about several turns counts for the last of them.
 
-        Args:
-            clock: Clock of the namespace.
-            turns: Length of the window in turns.
-
-        Returns:
-            Tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
+        The result has tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
         """
         last = sa.func.max(log.c.clock).label("clock")
         of_feedback = (

@@ -61,11 +61,7 @@ class FeedbackFilter(NamedTuple):
 
     @classmethod
     def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "FeedbackFilter":
-        """Validate the fields.
-
-        Raises:
-            InvalidInputError: A user or namespace is no valid name, or the source is unknown.
-        """
+        """Validate the fields."""
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -235,11 +231,8 @@ class HistoryQueries(Queries):
     ) -> list[FeedbackRecord]:
         """Feedback that matches a filter, newest first.
 
-        Args:
-            giver: The filter.
-            limit: How many at most.
-            turn: Only feedback about this turn, by its id or the run id of the host, or that was
-                learned from it; the feedback of the filter is then read up to the last.
+        With the id of a ``turn``, or the host's id of its run, only feedback about it, or that was
+        learned from it: the feedback of the filter is then read up to the last.
         """
         query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
         if turn is None:

@@ -46,10 +46,8 @@ EdgeTriple = tuple[int, int, EdgeKind]
 class NamespaceState(NamedTuple):
     """State of a namespace.
 
-    Attributes:
-        clock: Its clock and counters; all 0 for one that does not exist.
-        model: Its ranking model as JSON; None before it first learned.
-        frozen: Whether learning is stopped.
+    All counters of the clock are 0 for one that does not exist; the model, as JSON, is None before
+    it first learned.
     """
 
     clock: Clock
@@ -93,11 +91,8 @@ class StoredEpisode(NamedTuple):
 class KnownNode(NamedTuple):
     """A node that a turn or feedback names.
 
-    Attributes:
-        id: Its id.
-        key: Its key.
-        vector: Its unit vector, shape ``[d]``; None if queries of the namespace cannot find it.
-        wins: Turns of the namespace that used it.
+    The vector, shape ``[d]``, is None if queries of the namespace cannot find it; ``wins`` counts
+    the turns that used it.
     """
 
     id: str
@@ -451,12 +446,7 @@ class LearnedQueries(Queries):
         return self.read_feedback(self._scalar(query.limit(1)) or 0)
 
     def read_feedback(self, sequence: int) -> StoredFeedback:
-        """Feedback by its number.
-
-        Raises:
-            NotFoundError: It is unknown.
-            StoreError: The feedback cannot be decoded.
-        """
+        """Feedback by its number."""
         rows = self._run(_FEEDBACK, sequence=sequence)
         if not rows:
             msg = "this feedback is no longer kept here"

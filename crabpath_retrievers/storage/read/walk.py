@@ -276,10 +276,7 @@ class VersionCache(Generic[K, V]):
     ) -> dict[K, V]:
         """The rows with these keys; keys without a row are left out.
 
-        Args:
-            clock: State of the namespace; nothing is remembered where the corpus was not read.
-            keys: Keys of rows.
-            fetch: Reads the rows with some of the keys.
+        Nothing is remembered where the corpus was not read.
         """
         if clock.corpus is None:
             return {**fetch(list(keys))}
@@ -348,11 +345,8 @@ class WalkQueries(Queries):
     ) -> list[NodeHead]:
         """Nodes by id and by key, each once, in the order of their ids; unknown ones are left out.
 
-        Args:
-            ids: Ids of nodes.
-            keys: Keys of other nodes.
-            namespace: Key of the namespace whose notes are visible; 0 for none.
-            corpus: Version of the corpus, so that known nodes are not read again.
+        Notes are visible to the namespace with this key only. With the version of the corpus, known
+        nodes are not read again.
         """
         known = self._memory.get_corpus(corpus)
         new_ids = [node for node in ids if node not in known.by_id]

@@ -43,11 +43,7 @@ _TICK = 1e-3  # seconds between snapshots
 
 
 def undo_feedback(tx: Transaction, change: UndoFeedback) -> None:
-    """Subtract all effects of feedback that are stored, and release its turns.
-
-    Raises:
-        ConflictError: Another change came first.
-    """
+    """Subtract all effects of feedback that are stored, and release its turns."""
     name, cause = change.namespace, change.feedback_id
     columns = (s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
     query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update(key_share=True)
@@ -150,14 +146,7 @@ def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: b
 def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
     """Copy the learned state of a namespace.
 
-    Args:
-        tx: The transaction.
-        namespace: Name of the namespace.
-        identity: New id of the snapshot.
-        name: Name, unique within the namespace; None for none.
-
-    Raises:
-        ConflictError: There is no such namespace.
+    A name is unique within the namespace.
     """
     tx.touches_corpus = True
     query = sa.select(s.namespaces.c.key, s.namespaces.c.version)
@@ -188,10 +177,6 @@ def apply_snapshot(tx: Transaction, identity: str) -> None:
     """Replace the learned state of a namespace by that of a snapshot.
 
     Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
-
-    Raises:
-        ConflictError: There is no such snapshot.
-        InvalidInputError: The embedder was changed since.
     """
     tx.touches_corpus = True
     query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
@@ -261,8 +246,7 @@ def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
 def forget_namespace(tx: Transaction, name: str) -> dict[str, int]:
     """Delete a namespace with its turns, feedback, learned state, notes and snapshots.
 
-    Returns:
-        How many rows were deleted, by table.
+    Returns how many rows were deleted, by table.
     """
     tx.touches_corpus = True
     key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone

@@ -272,11 +272,7 @@ def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
 
 
 def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
-    """Replace the content of feedback; learning from the former one starts again.
-
-    Raises:
-        ConflictError: It is no longer what was read.
-    """
+    """Replace the content of feedback; learning from the former one starts again."""
     own = s.feedback.c.sequence == change.sequence
     # First the namespace, as those do that learn from it.
     namespace = tx.scalar(sa.select(s.feedback.c.namespace).where(own))
@@ -291,11 +287,7 @@ def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
-    """Mark feedback as applied, and store its effects.
-
-    Raises:
-        ConflictError: Another change came first.
-    """
+    """Mark feedback as applied, and store its effects."""
     name, cause = change.namespace, change.feedback_id
     if not change.version:
         tx.get_key(name)  # creates a new namespace
@@ -330,11 +322,7 @@ def _list_nodes(changes: Iterable[c.Change]) -> Iterable[int]:
 
 
 def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
-    """Attach a note to feedback, and refuse or cancel it.
-
-    Raises:
-        ConflictError: Feedback to cancel is no longer waiting.
-    """
+    """Attach a note to feedback, and refuse or cancel it."""
     own = s.feedback.c.sequence == change.sequence
     if change.status is None:
         tx.update(s.feedback, own, note=change.note)
@@ -420,11 +408,7 @@ def _add_counts(
 
 
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
-    """Add turns and credit to an episode.
-
-    Raises:
-        ConflictError: It is no longer what was read.
-    """
+    """Add turns and credit to an episode."""
     before = read_episode(tx, change.id) if change.before is None else change.before
     write_episode(tx, change.namespace, change.id, before, _extend_episode(before, change), change)
 
@@ -437,11 +421,7 @@ def write_episode(
     after: EpisodeContent,
     new: c.KeepEpisode | None = None,
 ) -> None:
-    """Replace what an episode holds; without turns it is deleted.
-
-    Raises:
-        ConflictError: It is no longer what was read.
-    """
+    """Replace what an episode holds; without turns it is deleted."""
     values = {
         "namespace": tx.get_key(namespace),
         "then": after.clock,

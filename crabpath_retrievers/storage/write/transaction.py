@@ -58,11 +58,8 @@ class Write(Change):
 class Transaction:
     """An open transaction that writes; the caller commits.
 
-    Attributes:
-        touches_corpus: Whether it may have changed nodes of documents, their edges or words.
-        connection: Its connection.
-        fulltext: The full-text index of the database.
-        insert: The insert function of the dialect, with ON CONFLICT.
+    ``touches_corpus`` is set where nodes of documents, their edges or words may have changed;
+    ``insert`` is the insert function of the dialect, with ON CONFLICT.
     """
 
     def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:

@@ -165,8 +165,7 @@ class Checks(Queries):
     def get_companion_ids(self, *, waiting: bool = False) -> dict[str, set[str]]:
         """Ids that the collections of episodes and notes must hold, by name of the collection.
 
-        Args:
-            waiting: Whether to include ids that are still queued for the index.
+        ``waiting`` includes ids that are still queued for the index.
         """
         least = 0 if waiting else 1
         of_episodes = sa.select(s.episodes.c.namespace, s.episodes.c.id).where(
@@ -359,10 +358,8 @@ _REBUILD = "add the documents again to a new directory, with one embedder"
 def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
-    Args:
-        store: The store, opened for reading.
-        embeddings: The embedder to use with it, or its ``"provider:model"``; None for the
-            remembered one, else for the default one.
+    Without embeddings, or their ``"provider:model"``, those remembered are used, else the default
+    ones.
     """
     meta = store.catalog.meta()
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
@@ -414,12 +411,7 @@ _CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
 
 
 def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
-    """Check that the file of the graph store exists and is accessible.
-
-    Args:
-        file: File of the graph store, in the directory of the memory.
-        vectors: Directory of the vectors; None if they are not in a directory.
-    """
+    """Check that the file of the graph store exists and is accessible."""
     if problem := _find_location_problem(file, vectors):
         yield Finding("place", "error", *problem)
 
@@ -502,12 +494,7 @@ def check_lock(path: Path) -> Iterator[Finding]:
 
 
 def check_files(path: Path, advice: str) -> Iterator[Finding]:
-    """Check that Chroma can read the files of the vectors, and list files that were set aside.
-
-    Args:
-        path: Directory of the vectors.
-        advice: The command that fills the index again.
-    """
+    """Check that Chroma can read the files of the vectors, and list files that were set aside."""
     if why := find_damage(path, DEFAULT_COLLECTION, whole=True):
         lock = path / "crabpath.lock"
         if lock.is_file() and _is_locked(lock):
@@ -527,12 +514,7 @@ def check_files(path: Path, advice: str) -> Iterator[Finding]:
 def load_collections(vectors: Any, store: ReadableStore) -> tuple[dict[str, set[str]], str]:
     """Load the collections of a vector index, and the name of the main collection.
 
-    Args:
-        vectors: Directory, URL or client of the vectors; ``"pgvector"`` for those of ``store``.
-        store: The graph store.
-
-    Raises:
-        CrabPathError: They cannot be read.
+    Vectors are a directory, URL or client, or ``"pgvector"`` for those of ``store``.
     """
     if is_pgvector(vectors):
         return _load_from_database(store), DOCUMENTS
@@ -569,13 +551,7 @@ def _load_from_client(client: Any, name: str) -> dict[str, set[str]]:
 
 
 def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
-    """Check that graph store and vector index hold the same ids.
-
-    Args:
-        store: The graph store.
-        vectors: Directory, URL or client of the vectors, or ``"pgvector"``.
-        advice: The command that fills the index again.
-    """
+    """Check that graph store and vector index hold the same ids."""
     try:
         known, name = load_collections(vectors, store)
     except CrabPathError as error:

@@ -52,10 +52,7 @@ _EDGE = ("source", "target", "kind")
 class EdgeGroup(NamedTuple):
     """A group of edges with equal values.
 
-    Attributes:
-        stored: Weight of each.
-        crossing: Whether they connect different documents; None where an end is a note.
-        number: Number of edges in the group.
+    ``crossing`` says whether they connect different documents; None where an end is a note.
     """
 
     stored: StoredWeight
@@ -335,14 +332,7 @@ class HealthMeasurements:
 def count_edges(
     rows: Iterable[EdgeGroup], exponent: float, tiers: TierSettings, share: float = 1.0
 ) -> EdgeTally:
-    """Count edges by their effective weights in a namespace.
-
-    Args:
-        rows: The edges.
-        exponent: Accumulated decay exponent of the namespace.
-        tiers: Thresholds between the tiers.
-        share: Sampled share of all such edges, in (0, 1].
-    """
+    """Count edges by their effective weights in a namespace."""
     by_tier = dict.fromkeys(Tier, 0)
     fading = faded = within = crossing = 0
     for row in rows:
@@ -474,15 +464,7 @@ def assess_health(
     turn: int,
     created: float,
 ) -> HealthReport:
-    """Compute the metrics, and judge them by their ranges.
-
-    Args:
-        measured: The measurements.
-        settings: Ranges, and the least number of observations.
-        namespace: Name of the namespace.
-        turn: Number of turns that it had.
-        created: Time of measurement, in seconds since the epoch.
-    """
+    """Compute the metrics, and judge them by their ranges."""
     metrics = tuple(_judge(name, _METRICS[name](measured), settings) for name in METRICS)
     edges = {
         "structure": _count_by_tier(measured.structure),
@@ -612,12 +594,8 @@ def measure_health(
 ) -> HealthReport:
     """Measure the health of a namespace.
 
-    Args:
-        store: The graph store.
-        namespace: Name of the namespace.
-        settings: Ranges, sample sizes and tier thresholds.
-        held: Asks the vector index which of some nodes it holds; None without an index.
-        record: Whether to store the report; none is stored for a namespace without turns.
+    ``held`` asks the vector index which of some nodes it holds. No report is stored for a namespace
+    without turns.
     """
     store.flush()
     clock = store.walk.get_clock(namespace)

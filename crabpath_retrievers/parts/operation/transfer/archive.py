@@ -78,12 +78,7 @@ MALFORMED = (
 
 
 def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict[str, Any]]:
-    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others.
-
-    Args:
-        table: Name of the table.
-        dimension: Dimension of the vectors; None if unknown.
-    """
+    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others."""
     read = _make_validator(table)
     stored = EXPORTED[table].name
     missing = {name: value for (of, name), value in _LATER_COLUMNS.items() if of == stored}
@@ -390,11 +385,7 @@ def _require_fact(name: str, value: str) -> None:
 
 
 def parse_dimension(embedder: str) -> int:
-    """Return the dimension in the stored description of an embedder.
-
-    Raises:
-        ValueError: The text does not describe an embedder.
-    """
+    """Return the dimension in the stored description of an embedder."""
     known = _parse_embedder(embedder)
     probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
     if probe.size != known.dimension or not np.isfinite(probe).all():
@@ -473,16 +464,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> "Manifest":
-        """The inverse of :meth:`to_bytes`.
-
-        Args:
-            data: The serialised manifest.
-            name: Name of the archive, for messages.
-
-        Raises:
-            InvalidInputError: It is not the manifest of an archive.
-            SchemaVersionError: A newer release has written it.
-        """
+        """The inverse of :meth:`to_bytes`."""
         try:
             found = from_json(data, allow_inf_nan=False)
             foreign = found["format"] != FORMAT
@@ -510,11 +492,7 @@ class Manifest:
         return manifest
 
     def require_sound(self) -> None:
-        """Refuse values that no export writes.
-
-        Raises:
-            ValueError: A version, name, key or embedder is invalid.
-        """
+        """Refuse values that no export writes."""
         if min(self.version, self.schema_version) < 1 or self.last.keys() - EXPORTED.keys():
             msg = "a version is below 1, or a table is unknown"
             raise ValueError(msg)
@@ -554,11 +532,7 @@ class Archive:
         self._dimension = None if named is None else parse_dimension(named)
 
     def blocks(self, names: list[str] | None = None) -> Iterator[Block]:
-        """Yield the rows of some tables, or of all, table by table.
-
-        Raises:
-            InvalidInputError: A row is not valid for its table.
-        """
+        """Yield the rows of some tables, or of all, table by table."""
         for name in list(self.manifest.rows) if names is None else names:
             if name in self.manifest.rows:
                 yield from ((name, rows) for rows in _batch_rows(self._read_rows(name)))
@@ -604,12 +578,7 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open an archive and verify that each member is present, known and undamaged.
-
-    Raises:
-        InvalidInputError: The file is missing, not an archive, truncated or damaged.
-        SchemaVersionError: A newer release has written it.
-    """
+    """Open an archive and verify that each member is present, known and undamaged."""
     name = str(path)
     try:
         file = ZipFile(path)
