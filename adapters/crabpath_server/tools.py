@@ -134,14 +134,12 @@ async def explain_search(call: Call, given: ExplainArguments) -> Reasons:
     documents = [
         Reason(
             id=call.names.show(reason.id),
-            title=call.names.show(title),
+            title=call.names.show(lines.document),
             probability=round(reason.probability, 4),
-            route=call.names.show(route),
-            features=shares,
+            route=call.names.show(lines.route),
+            features=lines.shares,
         )
-        for reason, (_, title, route, shares) in zip(
-            explanation.documents, explanation.to_lines(), strict=True
-        )
+        for reason, lines in zip(explanation.documents, explanation.to_lines(), strict=True)
     ]
     return Reasons(query=explanation.turn.query, documents=documents)
 

@@ -320,9 +320,9 @@ def explanation_table(explanation: Explanation) -> Table:
     """One row per document: probability, route, and the features with the largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
     table.caption = _routing_summary(explanation.turn)
-    for probability, document, route, shares in explanation.to_lines():
-        texts = (document, "\n".join(route), "\n".join(shares))
-        table.add_row(probability, *map(escape, texts))
+    for row in explanation.to_lines():
+        route, shares = "\n".join(row.route), "\n".join(row.shares)
+        table.add_row(row.probability, escape(row.document), escape(route), escape(shares))
     return table
 
 

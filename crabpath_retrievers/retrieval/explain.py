@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -71,6 +71,22 @@ class DocumentReason:
         return {**asdict(self), "moved": [edge.to_dict() for edge in self.moved]}
 
 
+class ReasonLines(NamedTuple):
+    """Reasons for which one document was returned, as lines for people; texts are not escaped.
+
+    Attributes:
+        probability: Probability of relevance, with two decimals.
+        document: Title of the document, or its id.
+        route: How it was found, line by line.
+        shares: The features with the largest shares, each with its log-odds.
+    """
+
+    probability: str
+    document: str
+    route: list[str]
+    shares: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of one turn; ``print`` shows it briefly, a notebook as a table.
@@ -85,11 +101,11 @@ class Explanation:
     documents: tuple[DocumentReason, ...]
     titles: dict[str, str]
 
-    def to_lines(self) -> Iterator[tuple[str, str, list[str], list[str]]]:
-        """Lines for people, not escaped, by document: probability, title, route and features."""
+    def to_lines(self) -> Iterator[ReasonLines]:
+        """Lines of text for people, document by document."""
         for reason in self.documents:
             shares = [s for s in list(reason.contributions.items())[:_SHOWN] if s[0] != "bias"]
-            yield (
+            yield ReasonLines(
                 f"{reason.probability:.2f}",
                 reason.title or reason.id,
                 _describe_route(reason, self.titles),
@@ -99,10 +115,11 @@ class Explanation:
     def __str__(self) -> str:
         """Question and documents with their routes, without control characters."""
         lines = [f"Query: {self.turn.query}"]
-        for probability, document, (first, *route), shares in self.to_lines():
-            lines.append(f"{probability}  {document}: {first}")
+        for found in self.to_lines():
+            first, *route = found.route
+            lines.append(f"{found.probability}  {found.document}: {first}")
             lines += [f"    {line}" for line in route]
-            lines.append(f"      {', '.join(shares)}")
+            lines.append(f"      {', '.join(found.shares)}")
         for left_out, kept in self.turn.repeats.items():
             lines.append(f"left out: {left_out}; it says what {kept} says")
         lines += [f"older version: {old}; {new} is newer" for old, new in self._list_superseded()]
@@ -116,8 +133,8 @@ class Explanation:
         """A table for notebooks; texts of documents are escaped."""
         heads = ("p", "document", "route", "log-odds by feature")
         rows = [
-            (probability, document, "\n".join(route), "\n".join(shares))
-            for probability, document, route, shares in self.to_lines()
+            (row.probability, row.document, "\n".join(row.route), "\n".join(row.shares))
+            for row in self.to_lines()
         ]
         repeats = self.turn.repeats.items()
         rows += [("", gone, f"left out: it says what {kept} says", "") for gone, kept in repeats]
