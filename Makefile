@@ -1,4 +1,4 @@
-.PHONY: demo test test-all test-pooler check release docs figures bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all test-pooler check release docs figures bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi reference fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,6 +49,7 @@ figures: $(STAMP)  ## the numbers of docs/figures.json, in the pages; RUNS of it
 	$(BIN)/python -m benchmarks figures $(RUNS) $(if $(DATA),--data $(DATA))
 
 docs: $(STAMP)  ## the documentation site, in site/; every broken link is an error
+	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folder in BEIR format, NODES=100000 the large store
@@ -78,6 +79,9 @@ openapi: $(STAMP)  ## the description of the server in docs/reference, and the t
 	$(BIN)/python -c "import json; from crabpath_server.app import ENDPOINTS, describe_api; \
 		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
 	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
+
+reference: $(STAMP)  ## what docs/reference says of classes, settings and commands, from the code
+	$(BIN)/python docs/generate.py
 
 fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
 	CRABPATH_FUZZ=$(or $(EXAMPLES),400) $(BIN)/pytest -s -m "not slow" tests/server/test_fuzz.py

@@ -36,9 +36,14 @@ DOCS = ROOT / "docs"
 PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests take nine minutes.")
 
 
+def read_written(page):
+    """A page without the parts that are made from the code."""
+    return re.sub(r"<!-- api: .*?<!-- end of api -->", "", page.read_text(), flags=re.DOTALL)
+
+
 def read_tokens(page, kinds=("fence",), language=None):
     """Blocks of a page by kind, each with the heading that it stands under."""
-    tokens, heading = MarkdownIt().parse(page.read_text()), ""
+    tokens, heading = MarkdownIt().parse(read_written(page)), ""
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             heading = tokens[place + 1].content
@@ -344,7 +349,7 @@ def test_every_page_says_first_for_whom_it_is():
 def test_blocks_that_do_not_run_say_why():
     """Code is Python that runs, or commands that need more than a test has: these give a reason."""
     for page in DOCS.rglob("*.md"):
-        tokens = MarkdownIt().parse(page.read_text())
+        tokens = MarkdownIt().parse(read_written(page))
         for before, token in pairwise(tokens):
             if page.name == "workers.md" and token.info.startswith('python title="'):
                 continue  # files of programs, which tests/hosts/test_workers.py runs
@@ -456,12 +461,36 @@ def test_figures_beside_a_link_to_an_experiment_are_its_own():
 )
 def test_every_public_name_is_in_the_reference(module):
     text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
-    named = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    named = set(re.findall(r"^<!-- api: (\S+)", text, re.MULTILINE))
     errors = {name for name in dir(crabpath_retrievers.errors) if not name.startswith("_")}
     known = errors | {"Settings"}  # pages of their own, the latter generated
     whole = module.__name__ in named
     missing = {n for n in module.__all__ if f"{module.__name__}.{n}" not in named} - known
     assert whole or not missing
+
+
+# Links.
+
+
+def find_anchors(page):
+    """What a link to a heading of the page can say."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]+)\]\([^)]*\)|[`*]", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+def test_links_between_files_of_the_repository_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").rglob("*.md")]
+    dead = []
+    for page in pages:
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", page.read_text()):
+            path, _, anchor = link.partition("#")
+            to = (page.parent / path) if path else page
+            if not to.exists() or (anchor and anchor not in find_anchors(to)):
+                dead.append((str(page.relative_to(ROOT)), link))
+    assert len(pages) > 50
+    assert not dead
 
 
 # README.md
