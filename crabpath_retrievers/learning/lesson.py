@@ -210,14 +210,8 @@ class Lesson:
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
-        Args:
-            read: Reader of the store.
-            learner: Finds the episodes that turns extend, and the regions of the corpus.
-            settings: Settings of the namespace.
-            assignment: The turns of the feedback.
-            user: The user who gave the feedback; None if not known.
-            room: What may count against other givers of one who has not proved right, in lessons.
-            is_corrected: Whether the feedback changes notes.
+        ``room`` is what may count against other givers of one who has not proved right, in lessons;
+        ``is_corrected`` says whether the feedback changes notes.
         """
         self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning

@@ -100,6 +100,7 @@ class Recorder:
 
     Attributes:
         history: Undo and snapshots of what was learned.
+        learns_passively: Whether turns teach something without an outcome.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Recorder:
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
+        self.learns_passively = bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def record(self, feedback: Feedback, store: Store | None = None) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
@@ -167,7 +169,7 @@ class Recorder:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(store, feedback)
-        vector = self._embed_correction(feedback)
+        vector = self._embed_correction(feedback.correction) if feedback.correction else None
         stored, receipt = self._keep(store, KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status != "waiting" or self._settings.apply == "external":
             return receipt
@@ -185,13 +187,12 @@ class Recorder:
             note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
-    def _embed_correction(self, feedback: Feedback) -> Vector | None:
+    def _embed_correction(self, correction: str) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
-        text = (feedback.correction or "").strip()
-        if not text or self._embed is None:
+        if self._embed is None or not correction.strip():
             return None
         try:
-            return np.asarray(self._embed(text), dtype=np.float16)  # as stored
+            return np.asarray(self._embed(correction.strip()), dtype=np.float16)  # as stored
         except Exception as error:
             raise_interruption(error)
             _log.warning(
@@ -429,11 +430,6 @@ class Recorder:
 
         self._store.apply_together(learn)
         return Receipt(name, "applied")
-
-    @property
-    def learns_passively(self) -> bool:
-        """Whether turns teach something without an outcome."""
-        return bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def learn_passively(self, turn: Turn) -> None:
         """Learn what a turn teaches without an outcome; an answer never fails for it."""
