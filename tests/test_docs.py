@@ -509,7 +509,7 @@ def test_the_quickstart_prints_what_it_shows(tmp_path, monkeypatch, capsys):
 
 
 def test_the_readme_is_short_has_no_other_code_and_its_links_lead_somewhere():
-    lines = README.read_text().splitlines()
+    lines = re.sub("<!--.*?-->", "", README.read_text()).splitlines()  # marks are not seen
     assert len(lines) <= 150
     assert max(map(len, lines)) <= 160
     run = {"Quickstart", "LangChain: learn from outcomes", "LangGraph", "LlamaIndex"}

@@ -607,7 +607,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
     data = json.loads(text)
     return EmbedderIdentity(
         str(data["model"]),
-        np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"),
+        np.frombuffer(base64.b64decode(data["probe"], validate=True), dtype="<f4"),
         data.get("name"),
         float(data.get("stretch", 1.0)),
         data.get("informative", True),
