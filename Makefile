@@ -1,4 +1,4 @@
-.PHONY: demo test test-all test-pooler check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all test-pooler check release docs figures bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi reference fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,7 @@ test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and bot
 test-pooler: $(STAMP)  ## the tests of PostgreSQL behind PgBouncer, which pools transactions
 	CRABPATH_TEST_POOLER=1 $(BIN)/pytest $(WORKERS) -k "(postgres or pgvector or pooler) and not sqlite"
 
-check: $(STAMP)  ## lint, types, architecture, dependencies
+check: $(STAMP)  ## lint, types, architecture, dependencies, figures
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -38,9 +38,20 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	for part in $(PARTS) $(MODEL); do (cd $$part && $(CURDIR)/$(BIN)/deptry .) || exit 1; done
+	$(BIN)/python -m benchmarks figures --check
 	$(MAKE) --no-print-directory docs
 
+release: $(STAMP)  ## what is published, in dist/; stops where a figure is older than its code
+	$(BIN)/python -m benchmarks figures --check --fresh
+	$(BIN)/python -m pip install --quiet build twine
+	for part in . $(PARTS) $(MODEL); do $(BIN)/python -m build --outdir dist $$part || exit 1; done
+	$(BIN)/twine check --strict dist/*
+
+figures: $(STAMP)  ## the numbers of docs/figures.json, in the pages; RUNS of it measured again first, DATA the data sets
+	$(BIN)/python -m benchmarks figures $(RUNS) $(if $(DATA),--data $(DATA))
+
 docs: $(STAMP)  ## the documentation site, in site/; every broken link is an error
+	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folder in BEIR format, NODES=100000 the large store
@@ -70,6 +81,9 @@ openapi: $(STAMP)  ## the description of the server in docs/reference, and the t
 	$(BIN)/python -c "import json; from crabpath_server.app import ENDPOINTS, describe_api; \
 		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
 	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
+
+reference: $(STAMP)  ## what docs/reference says of classes, settings and commands, from the code
+	$(BIN)/python docs/generate.py
 
 fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
 	CRABPATH_FUZZ=$(or $(EXAMPLES),400) $(BIN)/pytest -s -m "not slow" tests/server/test_fuzz.py

@@ -36,9 +36,14 @@ DOCS = ROOT / "docs"
 PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests take nine minutes.")
 
 
+def read_written(page):
+    """A page without the parts that are made from the code."""
+    return re.sub(r"<!-- api: .*?<!-- end of api -->", "", page.read_text(), flags=re.DOTALL)
+
+
 def read_tokens(page, kinds=("fence",), language=None):
     """Blocks of a page by kind, each with the heading that it stands under."""
-    tokens, heading = MarkdownIt().parse(page.read_text()), ""
+    tokens, heading = MarkdownIt().parse(read_written(page)), ""
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             heading = tokens[place + 1].content
@@ -283,15 +288,16 @@ CHECKS = {
     "how-to/trace": check_tracing,
     "how-to/wrap-your-store": check_wrapping,
 }
+OWN_TESTS = {"adopt", "existing-data", "workers"}  # of tests/docs and tests/hosts/test_workers.py
 PRINTING = {  # pages that show what their code prints, in a block of text below it
     str(page.relative_to(DOCS))[:-3]
     for page in DOCS.rglob("*.md")
-    if any(read_tokens(page, language="text"))
+    if page.stem not in OWN_TESTS and any(read_tokens(page, language="text"))
 }
 RUNNING = sorted(
     str(page.relative_to(DOCS))[:-3]
     for page in DOCS.rglob("*.md")
-    if any(read_tokens(page, language="python"))
+    if page.stem not in OWN_TESTS and any(read_tokens(page, language="python"))
 )
 
 
@@ -344,10 +350,12 @@ def test_every_page_says_first_for_whom_it_is():
 def test_blocks_that_do_not_run_say_why():
     """Code is Python that runs, or commands that need more than a test has: these give a reason."""
     for page in DOCS.rglob("*.md"):
-        tokens = MarkdownIt().parse(page.read_text())
+        tokens = MarkdownIt().parse(read_written(page))
         for before, token in pairwise(tokens):
-            if page.name == "workers.md" and token.info.startswith('python title="'):
-                continue  # files of programs, which tests/hosts/test_workers.py runs
+            if page.stem in OWN_TESTS and token.info.startswith('python title="'):
+                continue
+            if page.name == "adopt.md" and token.info == "sh":
+                continue
             if token.type == "fence" and token.info not in {"python", "text", "mermaid"}:
                 assert token.info == "sh", f"{page.name} has a block of {token.info!r}"
                 assert before.content.startswith("<!-- not run: "), f"{page.name}: {token.content}"
@@ -456,12 +464,36 @@ def test_figures_beside_a_link_to_an_experiment_are_its_own():
 )
 def test_every_public_name_is_in_the_reference(module):
     text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
-    named = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    named = set(re.findall(r"^<!-- api: (\S+)", text, re.MULTILINE))
     errors = {name for name in dir(crabpath_retrievers.errors) if not name.startswith("_")}
     known = errors | {"Settings"}  # pages of their own, the latter generated
     whole = module.__name__ in named
     missing = {n for n in module.__all__ if f"{module.__name__}.{n}" not in named} - known
     assert whole or not missing
+
+
+# Links.
+
+
+def find_anchors(page):
+    """What a link to a heading of the page can say."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]+)\]\([^)]*\)|[`*]", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+def test_links_between_files_of_the_repository_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").rglob("*.md")]
+    dead = []
+    for page in pages:
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", page.read_text()):
+            path, _, anchor = link.partition("#")
+            to = (page.parent / path) if path else page
+            if not to.exists() or (anchor and anchor not in find_anchors(to)):
+                dead.append((str(page.relative_to(ROOT)), link))
+    assert len(pages) > 50
+    assert not dead
 
 
 # README.md
@@ -477,7 +509,7 @@ def test_the_quickstart_prints_what_it_shows(tmp_path, monkeypatch, capsys):
 
 
 def test_the_readme_is_short_has_no_other_code_and_its_links_lead_somewhere():
-    lines = README.read_text().splitlines()
+    lines = re.sub("<!--.*?-->", "", README.read_text()).splitlines()  # marks are not seen
     assert len(lines) <= 150
     assert max(map(len, lines)) <= 160
     run = {"Quickstart", "LangChain: learn from outcomes", "LangGraph", "LlamaIndex"}

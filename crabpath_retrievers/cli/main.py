@@ -13,7 +13,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done, 1 a store, a server or the installation fails, "
-    "2 unusable input, 130 stopped by Ctrl-C.",
+    "2 unusable input, 130 stopped by Ctrl-C. Documentation: https://crabpath.github.io/crabpath/",
 )
 
 

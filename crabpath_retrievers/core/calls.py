@@ -69,10 +69,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Operation:
     """A blocking operation.
 
-    Attributes:
-        blocking: Performs it in the calling thread.
-        native: Performs it asynchronously; if None, a worker thread runs ``blocking``.
-        slow: Whether it may take or wait minutes: then threads of their own run it.
+    Without a ``native`` form, a worker thread runs the blocking one; a ``slow`` one, which may take
+    or wait minutes, gets threads of its own.
     """
 
     blocking: Callable[[], Any]
@@ -313,10 +311,8 @@ DEFAULT_TIME_LIMIT = 10.0
 class _WaitBudget:
     """The remaining waiting time of one call.
 
-    Attributes:
-        remaining: Seconds that the call may still wait.
-        deadline: End of the current wait on the monotonic clock; None while not waiting.
-        is_over: Whether the call has ended; threads that it started go on without a limit.
+    The deadline of the current wait is on the monotonic clock, None while not waiting. Once the
+    call ``is_over``, threads that it started go on without a limit.
     """
 
     remaining: float
@@ -347,8 +343,7 @@ def limit_waiting(seconds: float) -> Iterator[None]:
 def track_waiting() -> Iterator[float | None]:
     """Count the time inside as waiting.
 
-    Yields:
-        The deadline on the clock of ``time.monotonic()``; None without a limit.
+    Yields the deadline on the clock of ``time.monotonic()``; None without a limit.
     """
     budget = _CURRENT.get()
     if budget is None or budget.is_over:
@@ -392,9 +387,6 @@ def run_with_timeout(work: Callable[[], T], seconds: float) -> T:
     """The result of ``work``, run in a thread that is abandoned when it takes too long.
 
     The thread is a daemon, so that one that never ends does not keep the program from ending.
-
-    Raises:
-        TimeoutError: It took longer than ``seconds``.
     """
     future = _start(work)
     wait([future], seconds)
@@ -453,14 +445,8 @@ def bar(
     On a terminal it is one line that is written over and erased at the end; quick work shows
     nothing.
 
-    Args:
-        total: Units of work.
-        description: The kind of work, written before the numbers.
-        piped: Where standard error is no terminal, write lines at least ten seconds apart,
-            instead of nothing.
-
-    Yields:
-        A function to call with the number of units just done.
+    With ``piped``, lines at least ten seconds apart are written where standard error is no
+    terminal. Yields a function to call with the number of units just done.
     """
     live = sys.stderr.isatty()
     begun, due = time.monotonic(), _QUIET
@@ -562,12 +548,8 @@ class ObservedMemory(Protocol):
 def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
     """The current span while an operation on a memory goes on.
 
-    Args:
-        operation: ``gen_ai.operation.name``.
-        data_source: URL of the database of the memory, without password.
-
-    Yields:
-        The span; it records only where ``is_recording()``.
+    Yields the span, which records only where ``is_recording()``. The URL of the memory,
+    ``data_source``, is without password.
     """
     span = _tracer.start_span(f"{operation} {data_source}", kind=SpanKind.CLIENT)
     if span.is_recording():
@@ -672,9 +654,7 @@ def trace_memory(
 ) -> Callable[[F], F]:
     """Trace a method of a component of a memory.
 
-    Args:
-        operation: ``gen_ai.operation.name``.
-        describe: Attributes from the result of the method.
+    ``describe`` makes attributes from the result of the method.
     """
 
     def decorate(method: F) -> F:
@@ -790,8 +770,7 @@ def count_receipt(status: str) -> None:
 def count_lesson(gained: float | None = None) -> None:
     """Count feedback that was learned from.
 
-    Args:
-        gained: What learning gained on its turns; None where it does not tell.
+    ``gained`` is what learning gained on its turns; None where it does not tell.
     """
     for instruments in _instruments:
         instruments.learned.add(1)

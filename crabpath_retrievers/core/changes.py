@@ -51,10 +51,8 @@ class AdjustWeights(Change):
 class RecordTurn(Change):
     """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
-    Attributes:
-        vector: Unit query vector, shape ``[d]``, for learning from the turn later.
-        owner: Key of the namespace when it was asked, without which nothing is stored: it was
-            forgotten since. 0 for a new one, which is created.
+    ``owner`` is the key of the namespace when it was asked, without which nothing is stored: it was
+    forgotten since. 0 is a new one, which is created.
     """
 
     turn: Turn
@@ -77,23 +75,6 @@ class KeepFeedback(Change):
     vector: Vector | None = None
     created: float | None = None
     added: tuple[ReturnedDocument, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReviseFeedback(Change):
-    """Replace the content of stored feedback, which waits again; effects that it had stay for now.
-
-    Raises ``ConflictError`` when it is no longer what was read.
-
-    Attributes:
-        sequence: Its number in the store.
-        known: The content that was read.
-        new: The new content; vector and added documents as in :class:`KeepFeedback`.
-    """
-
-    sequence: int
-    known: Feedback
-    new: KeepFeedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +122,11 @@ class ConsumeFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleFeedback(Change):
-    """Attach a note to feedback, and settle it if it still waits.
-
-    Attributes:
-        sequence: Its number in the store.
-        note: The reason, or which parts of applied feedback were ignored.
-        status: ``refused`` and ``repeated`` have no effect on feedback that no longer waits;
-            ``undone`` raises ``ConflictError`` then. None keeps the status.
-        created: When the feedback was given that is settled; None for whenever.
-    """
-
-    sequence: int
-    note: str
-    status: Literal["refused", "repeated", "undone"] | None = None
-    created: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AddUsage(Change):
     """Add to the usage counts of documents.
 
-    Attributes:
-        counts: Tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
-            returned it without use, and by how many nats failures lower its reward.
+    Counts are tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
+    returned it without use, and by how many nats failures lower its reward.
     """
 
     namespace: str
@@ -175,30 +137,11 @@ class AddUsage(Change):
 class AddPairCounts(Change):
     """Add to the evidence for edges that do not exist yet.
 
-    Attributes:
-        pairs: Tuples ``(source, target, kind, count)`` of keys.
+    Pairs are tuples ``(source, target, kind, count)`` of keys.
     """
 
     namespace: str
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LearnPassively(Change):
-    """Add deltas of weights and evidence for edges that follow from a turn without any outcome.
-
-    Does nothing where the namespace is frozen or gone; else its version grows, as with feedback.
-
-    Attributes:
-        deltas: As of :class:`AdjustWeights`.
-        pairs: As of :class:`AddPairCounts`.
-        cause: Id of the turn.
-    """
-
-    namespace: str
-    deltas: tuple[WeightDelta, ...]
-    pairs: tuple[tuple[int, int, EdgeKind, float], ...]
-    cause: str
 
 
 class EpisodeContent(NamedTuple):
@@ -223,16 +166,9 @@ class EpisodeContent(NamedTuple):
 class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
 
-    Attributes:
-        id: Id of the episode within the store.
-        query: The query text.
-        vector: Unit vector of the query, shape ``[d]``.
-        turns: Turns to add; negative for undo.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit to add by node id; negative credit counts against a document.
-        clock: Turn to record as its last; None for the current turn of the namespace.
-        user: Id of the user who gave the feedback; None if unknown.
-        before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
+    Turns and credit by node id are added, or subtracted below 0; ``clock`` is None for the current
+    turn of the namespace. ``before`` is what it held when it was read, or ``ConflictError`` is
+    raised; None if it was not read.
     """
 
     namespace: str
@@ -257,11 +193,7 @@ COUNT_TOLERANCE = 1e-9
 class LearnedDelta(NamedTuple):
     """A change of the weight of one edge.
 
-    Attributes:
-        source: Id of the source node.
-        target: Id of the target node; None for STOP.
-        kind: Label of the edge kind, as in records (``EdgeKind.label``).
-        delta: Added to the weight, which stays in [-1, 1].
+    ``target`` is None for STOP; ``kind`` is ``EdgeKind.label``. The weight stays in [-1, 1].
     """
 
     source: str
@@ -273,10 +205,8 @@ class LearnedDelta(NamedTuple):
 class EdgeUpdate(NamedTuple):
     """Changes of edges of one kind after one turn.
 
-    Attributes:
-        deltas: Changes of weights; the first weight of a new edge is among them.
-        count_changes: To add to the counts towards edges that do not exist, in [-1, 1]; a count
-            is never below 0.
+    The first weight of a new edge is among ``deltas``. A count towards an edge that does not exist
+    is never below 0.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
@@ -292,10 +222,8 @@ NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
 class NoteEdge:
     """An edge of a note.
 
-    Attributes:
-        source, target: Ids of nodes; None is the note itself.
-        weight: Weight of the edge, in [-1, 1]; added to the present weight if neither end is the
-            note.
+    None as an end is the note itself. Where neither is, the weight, in [-1, 1], is added to the
+    present one.
     """
 
     source: str | None
@@ -334,9 +262,8 @@ class KeepNote(Change):
 class UseNotes(Change):
     """Update the use counts of notes; ids of other nodes are ignored.
 
-    Attributes:
-        used: Ids of nodes that a successful answer used.
-        seen: Ids of notes whose probation starts again although they were not used.
+    ``seen`` are notes whose probation starts again although they were not ``used`` by a successful
+    answer.
     """
 
     namespace: str
@@ -394,23 +321,3 @@ class AddTransitions(Change):
 
     namespace: str
     steps: tuple[TransitionCount, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UndoFeedback(Change):
-    """Subtract all effects of applied feedback, those on notes too, and release its turns.
-
-    Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
-    since ``version`` was read.
-
-    Attributes:
-        version: Version of the namespace when it was read.
-        model: Ranking model of the namespace without the feedback, as JSON.
-        note: Reason, stored with the feedback; None keeps the status of feedback that waits again.
-    """
-
-    namespace: str
-    feedback_id: str
-    version: int
-    model: str
-    note: str | None

@@ -32,10 +32,7 @@ def list_missing(modules: Sequence[str]) -> list[str]:
 def require_extra(extra: str, what: str, *modules: str) -> None:
     """Refuse a feature whose extra is not installed.
 
-    Args:
-        extra: Name of the extra.
-        what: What needs it.
-        modules: Those that are needed; all of the extra, if not given.
+    All modules of the extra are needed if none is given.
     """
     if missing := list_missing(modules or EXTRAS[extra]):
         msg = f"{what} needs {', '.join(missing)}: pip install 'crabpath-retrievers[{extra}]'"
@@ -44,9 +41,6 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
 def load_part(module: str) -> Any:
     """Import a module of an optional part: the base knows it by this name alone.
-
-    Args:
-        module: Its full name, below ``crabpath_retrievers.parts`` or in another distribution.
 
     Raises:
         MissingExtraError: The distribution that brings it is not installed.

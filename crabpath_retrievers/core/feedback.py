@@ -345,10 +345,8 @@ class Baseline:
     def without(self, z: float, later: Sequence[float]) -> "Baseline":
         """Return the baseline as if one outcome had never entered it.
 
-        Args:
-            z: The outcome.
-            later: The outcomes that entered after it and still count, in order. What lies further
-                back than ``MOST_LATER`` no longer tells in the mean.
+        Of the outcomes that entered ``later`` and still count, in order, those further back than
+        ``MOST_LATER`` no longer tell in the mean.
         """
         if len(later) > MOST_LATER:
             return Baseline(self.mean, self.count - 1)
@@ -376,10 +374,6 @@ def advantage(z: float, baseline: float) -> float:
     above the average changes nothing instead of raising what it blames. A document that was
     returned and not used (z = 0) is no evidence in either direction: not every answer needs every
     document.
-
-    Args:
-        z: Credit, in [-1, 1].
-        baseline: b, in [-1, 1].
     """
     if z > 0:
         return max(0.0, z - baseline)

@@ -120,10 +120,8 @@ def require_numbers(
 ) -> None:
     """Refuse to compare a key by size where metadata have texts under it.
 
-    Args:
-        condition: The filter.
-        records: Metadata of documents without regard to comparisons by size.
-        only_dates: Whether only dates as texts are refused.
+    ``records`` are chosen without regard to comparisons by size. With ``only_dates`` only dates as
+    texts are refused.
     """
     for key in list_ordered_keys(condition):
         values = [metadata.get(key) for metadata in records]

@@ -489,9 +489,7 @@ def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dic
     The document's own metadata stays as it is. The block is added under ``crabpath``, and its id
     and score also at the top level unless the document has such keys.
 
-    Args:
-        own: Metadata with which the document was added.
-        block: How it was found; has ``id`` and ``score``.
+    ``block`` says how it was found; it has ``id`` and ``score``.
     """
     added = [name for name in _SHORTCUTS if name not in own]
     shortcuts = {name: block[name] for name in added}
@@ -531,10 +529,8 @@ def complete_note_metadata(
 ) -> dict[str, Any]:
     """Metadata of a returned note, with all keys that a template for documents may use.
 
-    Args:
-        own: Metadata of the note.
-        samples: Metadata of documents. Keys that all of them have and the note lacks become empty
-            strings; ``source`` and ``title`` are never empty.
+    Keys that all samples of documents have and the note lacks become empty strings; ``source`` and
+    ``title`` are never empty.
     """
     known = list(samples)
     common = [key for key in (known[0] if known else ()) if all(key in other for other in known)]

@@ -96,11 +96,7 @@ class Authority(Enum):
 
     @classmethod
     def of(cls, name: object) -> "Authority":
-        """The authority with this name.
-
-        Raises:
-            InvalidInputError: No authority has this name.
-        """
+        """The authority with this name."""
         if not isinstance(name, str) or name not in AUTHORITY_BY_NAME:
             msg = (
                 f"authority must be one of {', '.join(AUTHORITY_BY_NAME)}, not {format_value(name)}"
@@ -180,12 +176,9 @@ class Edge:
 class NodeHead(NamedTuple):
     """The part of a node that search, walk and ranking need.
 
-    Attributes:
-        key: Surrogate key.
-        mentions: In how many texts the node's name is mentioned.
-        vector: Unit embedding, shape ``[d]``.
-        terms: Words of the text as from :func:`crabpath_retrievers.core.text.encode_terms`.
-        authority: Number of its :class:`Authority`.
+    ``mentions`` counts the texts that mention its name; ``terms`` are from
+    :func:`crabpath_retrievers.core.text.encode_terms`, ``authority`` is the number of its
+    :class:`Authority`. The unit vector has shape ``[d]``.
     """
 
     key: int
@@ -215,10 +208,7 @@ def to_single_precision(vectors: NDArray[Any]) -> Vector:
 def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 1.0) -> list[float]:
     """Similarity of each unit vector with ``vector``; all have shape ``[d]``.
 
-    Args:
-        vectors: The vectors.
-        vector: What they are compared with.
-        stretch: Of the embedder; see :func:`stretch_cosine`. With 1 similarities are cosines.
+    With a stretch of 1 similarities are cosines; see :func:`stretch_cosine`.
     """
     if not vectors:
         return []
@@ -239,11 +229,7 @@ def stretch_cosine(cosine: Number, stretch: float) -> Number:
 class OutgoingEdge(NamedTuple):
     """An outgoing edge with the weight that one namespace gives it now.
 
-    Attributes:
-        source: Key of the source node.
-        target: Target node.
-        weight: Effective weight in [-1, 1], after decay.
-        prior: Weight before any feedback, in [-1, 1].
+    ``source`` is a key. Weight, after decay, and prior, before any feedback, are in [-1, 1].
     """
 
     source: int
@@ -338,9 +324,7 @@ class StoredWeight(NamedTuple):
     def decay_to(self, exponent: float) -> float:
         """Effective weight: ``floor + (weight − floor) · exp(−rate · (exponent − decay_at))``.
 
-        Args:
-            exponent: Accumulated decay exponent now; nothing decays while it is at most
-                ``decay_at``.
+        Nothing decays while ``exponent`` is at most ``decay_at``.
         """
         weight, decay_at, floor, authority = self  # attributes take longer, edges are many
         if weight == floor or exponent <= decay_at:

@@ -212,9 +212,7 @@ def normalise(text: str) -> str:
 def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
     """The words of a text in order; each is cut at 64 characters.
 
-    Args:
-        text: Any text.
-        marked: Leave out words that consist of lower-case letters.
+    With ``marked``, words of lower-case letters are left out.
     """
     in_ascii = _ASCII_MARKED if marked else _ASCII_WORD
     for segment, offset in _split_segments(text):
@@ -388,9 +386,7 @@ def list_searched_words(text: str, language: str | None = None) -> list[str]:
     but not in code, where nearly every word has parts. Words of other languages than English
     have forms, see :func:`_list_forms`.
 
-    Args:
-        text: Any text.
-        language: Its code; None to detect it.
+    Without a language it is detected.
     """
     tokens = list_distinct_words(text)
     if not text.isascii():
@@ -782,9 +778,7 @@ class IndexedWords(NamedTuple):
 class QueryInformation(NamedTuple):
     """Words of a query and their information, i.e. inverse document frequency (BM25 idf).
 
-    Attributes:
-        words: Distinct words of the query that occur in the corpus, at most 255.
-        nats: Inverse document frequency of each word, shape ``[Q]``, in nats.
+    ``words`` are those that occur in the corpus, at most 255; ``nats`` has shape ``[Q]``.
     """
 
     words: tuple[str, ...]

@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -68,13 +67,13 @@ def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[F
     return map(finder.find, parts)
 
 
-@dataclass(frozen=True, slots=True)
 class Linking:
     """Links chunks with their neighbours; the caller holds the ingest lock."""
 
-    store: GraphStore
-    linkers: tuple[Linker, ...]
-    index: VectorIndex
+    def __init__(self, store: GraphStore, linkers: Sequence[Linker], index: VectorIndex) -> None:
+        """Link in ``store`` by ``linkers``; ``index`` builds what a bulk ingest has deferred."""
+        self.store, self.linkers, self.index = store, linkers, index
+        self._of_pairs = tuple(linker for linker in linkers if isinstance(linker, PairLinker))
 
     def begin_bulk(self) -> None:
         """Begin a bulk ingest, unless one is unfinished."""
@@ -159,10 +158,6 @@ class Linking:
         ]
         edges = tuple(chain.from_iterable(update.edges for update in updates))
         return LinkUpdate(edges, tuple(chain.from_iterable(update.lost for update in updates)))
-
-    @property
-    def _of_pairs(self) -> tuple[PairLinker, ...]:
-        return tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
 
 
 def find_bulk_start(read: Reader) -> int | None:

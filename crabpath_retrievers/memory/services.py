@@ -150,7 +150,7 @@ class Services:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
         batch = settings.ingest.batch_size
-        linking = Linking(store, tuple(linkers), index)
+        linking = Linking(store, linkers, index)
         self.ingest = Ingest(store, index, chunks, linking, batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
@@ -298,7 +298,7 @@ class Services:
         """
         if self._is_forked:
             raise ForkedError
-        if not self.is_open:
+        if not self._release.alive:
             msg = "this memory was closed: open it again with CrabPath.open or from_existing"
             raise StoreUnavailableError(msg)
 
@@ -337,11 +337,7 @@ class Services:
             self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
-        """Delete vectors of a namespace's episodes and notes.
-
-        Args:
-            clock: Of the namespace before it was deleted from the graph store.
-        """
+        """Delete vectors of a deleted namespace's episodes and notes, by its last clock."""
         if clock.learned or clock.notes:
             self.episodes.forget(clock.key)
         if clock.notes:

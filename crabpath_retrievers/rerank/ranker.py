@@ -146,13 +146,9 @@ class Ranker:
         return replace(self, weights=weights)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
-        """Indices of candidates, best first; their column ``coverage`` is filled in.
+        """Indices of candidates, best first; their column ``coverage``, which was 0, is filled in.
 
-        Args:
-            matrix: Features, coverage left at 0.
-            evidence: The candidates.
-            k: Number of candidates chosen greedily for relevance and added information.
-            among: Indices of the candidates that may be chosen.
+        The first ``k`` are chosen greedily for relevance and added information, ``among`` some.
         """
         chosen = np.asarray(among, dtype=np.intp)
         per_unit = self.calibration.slope * self.weights[_COVERAGE]  # of coverage, in log-odds
@@ -172,17 +168,9 @@ class Ranker:
             uncovered = uncovered * np.where(terms[index] > 0, again, 1.0)
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
-        """Share of the draws in which a candidate is among the best k, in [0, 1].
+        """Share of the draws in which each of some candidates is among the best k, by index.
 
-        Coverage is that of the answer; it is not computed again for each draw.
-
-        Args:
-            matrix: Features, coverage filled in.
-            among: Indices of the candidates that may be chosen.
-            k: Number of documents returned.
-
-        Returns:
-            Propensities by index; empty without draws.
+        Coverage is that of the answer; it is not computed again for each draw. Empty without draws.
         """
         if self.draws is None or not len(among):
             return {}
@@ -336,18 +324,11 @@ def select_within_budget(
     stretch: float = 1.0,
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
-    """Indices of the documents to keep, in rank order.
+    """Indices of the ranked documents to keep, best first: at most k, and so many tokens together.
 
-    Args:
-        heads: Ranked nodes, best first.
-        documents: Their contents by id.
-        k: Most documents.
-        max_tokens: Most tokens of all documents together. A document that does not fit is skipped,
-            so that a shorter one after it may still fit.
-        characters_per_token: Mean length of a token.
-        stretch: Of the embedder.
-        notes: Index of the correction of a document, which stands before it; without the note the
-            document is not kept either, and the two are no duplicates.
+    A document that does not fit is skipped, so that a shorter one after it may still fit. ``notes``
+    has the index of the correction of a document, which stands before it; without the note the
+    document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
     remaining = max_tokens
@@ -404,10 +385,7 @@ def apply_tag_hints(
 ) -> list[Candidate]:
     """The candidates, with ``hint`` set to 1 where a metadata value is one of the tags.
 
-    Args:
-        pool: The candidates.
-        nodes: Their nodes by id; those of unknown nodes stay as they are.
-        tags: Preferred values of metadata.
+    Those whose node is not known stay as they are.
     """
     wanted = set(tags)
     return [

@@ -99,13 +99,7 @@ class Reranker(Protocol):
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """The ids of all nodes, best first.
-
-        Args:
-            query: The question.
-            nodes: The candidates, best first, without notes.
-            callbacks: Callbacks of the host framework.
-        """
+        """The ids of all candidates, best first; they are given in our order, without notes."""
 
 
 class _Attempt(NamedTuple):
@@ -146,10 +140,7 @@ class RetrievalPipeline:
     ) -> Operations[Answer]:
         """Answer a question, and record the turn.
 
-        Args:
-            text: The question.
-            options: Of the query.
-            read: Reader of all that is stored; None for one of the store, or of its replica.
+        Everything is read by ``read``; None is a reader of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -218,11 +209,7 @@ class RetrievalPipeline:
     ) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
-        Neither a chat model nor a reranker is asked.
-
-        Args:
-            store: The store, or an open transaction of it.
-            feedback: The feedback.
+        Neither a chat model nor a reranker is asked. ``store`` may be an open transaction.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
@@ -466,7 +453,7 @@ class RetrievalPipeline:
         found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
-        rankings = self.chooser.compare(ranking)
+        rankings = self.chooser.compare(ranking) if clock.learned else Rankings()
         if rankings.teams:
             drafted = replace(found, order=(*rankings.teams,), is_draft=True)
             ranking = self.chooser.rank(drafted)
@@ -562,7 +549,14 @@ def build_turn(
         created=time.time(),
         query=query.text,
         seeds=tuple(
-            _seed(visit.head, visit.energy, hits[key])
+            SeedRecord(
+                visit.head.id,
+                round(visit.energy, DIGITS),
+                round((hit := hits[key]).similarity, DIGITS),
+                round(hit.lexical, DIGITS),
+                round(hit.name, DIGITS),
+                hinted=hit.hint > 0,
+            )
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
@@ -593,15 +587,4 @@ def build_turn(
         task_type=query.task_type,
         session=query.session,
         arm=DRAFT_ARM if rankings.teams else query.arm,
-    )
-
-
-def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
-    return SeedRecord(
-        node=head.id,
-        score=round(energy, DIGITS),
-        similarity=round(hit.similarity, DIGITS),
-        lexical=round(hit.lexical, DIGITS),
-        name=round(hit.name, DIGITS),
-        hinted=hit.hint > 0,
     )

@@ -135,12 +135,9 @@ def search_farther(
 ) -> tuple[Sequence[str], list[NodeHead]]:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
-    Args:
-        read: Reader of the graph store.
-        search: Ids of so many nearest vectors.
-        near: Ids so far, and the known nodes among them and among other matches.
-        limit: Number of hits that was requested for them.
-        wanted: Number of existing documents that are needed.
+    ``search`` returns the ids of so many nearest vectors. It has returned ``limit`` before, those
+    of ``near``, which also has the known nodes among these and among other matches. ``wanted``
+    existing documents are enough.
     """
     ids, heads = near
     known = {head.id for head in heads}
@@ -163,11 +160,8 @@ class SeedSearch:
     def find(self, read: Reader, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
         """Search by vector, words and names, and recall past turns.
 
-        Args:
-            read: Reader of the graph store.
-            query: The query.
-            vector: Its unit vector, shape ``[d]``.
-            depth: Factor of the hits of each search.
+        ``vector`` is that of the query, unit length, shape ``[d]``; ``depth`` a factor of the hits
+        of each search.
         """
         # At least k hits, so that the answer can have k documents.
         seeds, wanted = self._settings.seeds, query.k

@@ -29,7 +29,6 @@ from crabpath_retrievers.routing.policy import (
 from crabpath_retrievers.routing.prompt import (
     Route,
     RouteOption,
-    RouterAnswer,
     RouterPrompt,
     build_prompt,
     find_unclear,
@@ -179,7 +178,7 @@ def merge_decisions(
     request: RoutingRequest,
     default: RoutingResult,
     offered: Sequence[RouteOption],
-    answer: RouterAnswer,
+    answer: Route,
 ) -> RoutingResult:
     """Combine the policy's decisions with the model's decisions about the offered nodes."""
     wanted = [place for number in answer.follow for place in offered[number - 1].places]

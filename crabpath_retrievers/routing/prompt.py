@@ -300,31 +300,14 @@ _Numbers = Annotated[list[int], BeforeValidator(_to_numbers)]
 class Route(BaseModel):
     """Numbers of the candidates to read."""
 
-    follow: _Numbers
+    follow: _Numbers  # best first
     drop: _Numbers
-    stop: bool
+    stop: bool  # whether nothing else that was offered shall be followed
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RouterAnswer:
-    """The valid part of an answer.
-
-    Attributes:
-        follow: Offered numbers to follow, best first, without duplicates.
-        drop: Offered numbers to reject; disjoint from ``follow``.
-        stop: Whether nothing else that was offered shall be followed.
-        reason: Reason given by the model, on one line.
-    """
-
-    follow: tuple[int, ...]
-    drop: frozenset[int]
-    stop: bool = False
-    reason: str = ""
-
-
-def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> RouterAnswer | None:
-    """Parse an answer; None if it says nothing about the offered numbers.
+def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> Route | None:
+    """The valid part of an answer; None if it says nothing about the offered numbers.
 
     Args:
         answer: A message, or the mapping that ``with_structured_output(include_raw=True)`` gives.
@@ -334,16 +317,15 @@ def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> RouterAnswe
     route = _find_route(answer)
     if route is None:
         return None
-    follow = tuple([n for n in dict.fromkeys(route.follow) if n in offered][:limit])
-    drop = frozenset(n for n in route.drop if n in offered and n not in follow)
+    follow = [n for n in dict.fromkeys(route.follow) if n in offered][:limit]
+    drop = [n for n in route.drop if n in offered and n not in follow]
     nothing = not (follow or drop or route.stop)
     if nothing and (
         route.follow or route.drop
     ):  # an answer without numbers leaves all to the policy
         return None
-    return RouterAnswer(
-        follow, drop, route.stop, " ".join(to_storable(route.reason).split())[:_LONGEST_REASON]
-    )
+    reason = " ".join(to_storable(route.reason).split())[:_LONGEST_REASON]
+    return Route(follow=follow, drop=drop, stop=route.stop, reason=reason)
 
 
 def _find_route(answer: Any) -> Route | None:

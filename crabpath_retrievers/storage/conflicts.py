@@ -24,11 +24,7 @@ def find_state(error: BaseException | None) -> str | None:
 
 
 def repeat_transaction(work: Callable[[], T]) -> T:
-    """The result of ``work``, one transaction, repeated while changes of others end it.
-
-    Raises:
-        StoreLockedError: They did so again and again.
-    """
+    """The result of ``work``, one transaction, repeated while changes of others end it."""
     for pause in PAUSES:
         try:
             return work()

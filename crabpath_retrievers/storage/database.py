@@ -70,11 +70,7 @@ def is_postgres(place: object) -> bool:
 
 
 def parse_url(text: str) -> sa.URL:
-    """The URL of a database; one of PostgreSQL names the driver psycopg, and options that it knows.
-
-    Raises:
-        ConfigurationError: It cannot be read.
-    """
+    """The URL of a database; of PostgreSQL with the driver psycopg and options that it knows."""
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
@@ -109,17 +105,8 @@ def open_engine(
 ) -> sa.Engine:
     """Create an engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
-    Args:
-        location: Directory or URL.
-        reading: True for autocommit, where every statement sees the latest commit; False for
-            transactions that take the write lock at their start.
-        time_limit: Seconds to wait for a connection, > 0.
-        connections: To PostgreSQL of the process at most, >= 4; this engine takes half of them.
-
-    Raises:
-        StoreReadOnlyError: The directory cannot be written.
-        ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
-        MissingExtraError: The driver of the database is not installed.
+    One for reading commits each statement and sees the latest commit; in others a transaction takes
+    the write lock at its start. Of the ``connections`` to PostgreSQL, at least 4, it takes half.
     """
     if not is_url(location):
         return _sqlite_engine(Path(location) / "graph.sqlite", reading, time_limit)
@@ -190,12 +177,7 @@ def open_connection(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Con
 
 
 def ensure_private_directory(path: Path) -> Path:
-    """Create a directory with mode 0700.
-
-    Raises:
-        StoreReadOnlyError: It cannot be written.
-        StoreFullError: There is no room for it.
-    """
+    """Create a directory with mode 0700."""
     try:
         if not path.exists():
             path.mkdir(parents=True, mode=0o700)
@@ -377,13 +359,8 @@ def lock_schema(connection: sa.Connection) -> None:
 def process_lock(engine: sa.Engine, name: str, *, wait: bool) -> Iterator[bool]:
     """Keep other processes from doing the same; the lock ends with the process.
 
-    Args:
-        engine: Engine of the store with autocommit.
-        name: Of the work, such as ``"ingest"``.
-        wait: Whether to wait while another process does it.
-
-    Yields:
-        Whether the lock is held; always True with ``wait``.
+    ``name`` is that of the work, such as ``"ingest"``. Yields whether the lock is held: always with
+    ``wait``.
     """
     held = (
         _file_lock(engine, name, wait)
@@ -459,12 +436,7 @@ def rewrite_tables(engine: sa.Engine, time_limit: float) -> bool:
 
     Queries that come meanwhile wait behind the wait for a table: it ends soon and lets them pass.
 
-    Args:
-        engine: Engine with transactions.
-        time_limit: Seconds that a query may wait, > 0.
-
-    Returns:
-        False if others use a table all the time, or may still read what was deleted.
+    False if others use a table all the time, or may still read what was deleted.
     """
     with translate_database_errors(engine), engine.begin() as connection:
         names = connection.exec_driver_sql(OWN_TABLES).scalars().all()

@@ -28,11 +28,8 @@ Flush = Callable[[], None]
 class StoreMemory:
     """Memory of a process about a store, which all readers of the store share.
 
-    Attributes:
-        fulltext: The full-text index of the database.
-        corpus: Nodes, edges and words that were read.
-        scale: Stretch of the embedder's distances, and whether its vectors say anything.
-        language: Language of all texts; empty before it was read.
+    ``scale`` is the stretch of the embedder's distances, and whether its vectors say anything;
+    ``language``, of all texts, is empty before it was read.
     """
 
     fulltext: FullText

@@ -60,10 +60,8 @@ class ReplicaAwayError(StoreUnavailableError):
 class ReplicaState(NamedTuple):
     """State of a read replica.
 
-    Attributes:
-        name: Its URL without password.
-        lag: Seconds that it was behind when it was last asked; None where that is not known.
-        problem: Why queries go to the primary; None while they go to the replica.
+    ``lag``, in seconds, is None where it is not known; ``problem`` says why queries go to the
+    primary.
     """
 
     name: str
@@ -91,8 +89,7 @@ class _Found(NamedTuple):
 def ensure_identity(connection: sa.Connection) -> str:
     """The identity of a store, which is chosen when it is first asked for.
 
-    Args:
-        connection: An open transaction that may write, and that keeps other processes out.
+    The open transaction may write, and keeps other processes out.
     """
     identity = _read_identity(connection)
     if identity is None:
@@ -112,9 +109,7 @@ class Replica:
 
     A process that has written reads from the primary until the replica has what it wrote.
 
-    Attributes:
-        engine: Of its connections.
-        identity: Of the store; None where no replica was used before.
+    ``identity`` is that of the store; None where no replica was used before.
     """
 
     def __init__(
@@ -129,17 +124,8 @@ class Replica:
     ) -> None:
         """Prepare to read; :meth:`start` connects.
 
-        Args:
-            url: SQLAlchemy URL of a standby.
-            primary: Engine of the store with autocommit.
-            identity: Of the store.
-            max_lag: Seconds that it may be behind.
-            time_limit: Seconds that a call may wait for servers; of a replica that says nothing it
-                waits a quarter, so that the rest suffices for the primary.
-            connections: As of the primary.
-
-        Raises:
-            MissingExtraError: The driver of the database is not installed.
+        A call waits a quarter of ``time_limit`` for a replica that says nothing, so that the rest
+        suffices for the primary; both limits are in seconds.
         """
         self._patience = time_limit / 4
         self.engine = open_engine(
@@ -183,9 +169,6 @@ class Replica:
         """Ask the replica now, and from then on every second.
 
         One that cannot be reached is no error: queries go to the primary until it can.
-
-        Raises:
-            ConfigurationError: It is no standby, one of another server, or holds another store.
         """
         until = monotonic() + _PATIENCE
         while self._problem is not None:

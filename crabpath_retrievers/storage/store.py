@@ -7,7 +7,6 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -57,12 +56,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor
-from crabpath_retrievers.storage.write import (
-    history,
-    learned,
-    notes,
-    weights,
-)
+from crabpath_retrievers.storage.write import learned, notes, weights
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import (
     publish_staged,
@@ -87,14 +81,8 @@ _UNRELEASED_NAME = "schema"
 def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
     """Create the tables of a new store, or upgrade those of an older one.
 
-    Args:
-        connection: An open transaction that may write, and that keeps other processes out.
-        fulltext: The full-text index of the database.
-
-    Raises:
-        SchemaVersionError: The store has a later version than ``SCHEMA_VERSION``, or one from
-            before the first release; nothing is changed.
-        StoreReadOnlyError: It is older, and its database accepts no writes.
+    The open transaction may write, and keeps other processes out. A store of a later version than
+    ``SCHEMA_VERSION``, or from before the first release, is refused.
     """
     found = read_schema_version(connection)
     if found is None:
@@ -160,11 +148,7 @@ class Store(Reader):
         Afterwards they survive a power failure, except turn records, and what is repeated at the
         next opening: learning from stored feedback, publishing and linking of staged documents.
 
-        Returns:
-            For each change what its writer returns; mostly None.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
+        The result has for each change what its writer returns; mostly None.
         """
 
     def write(
@@ -173,11 +157,7 @@ class Store(Reader):
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """The result of a function that writes, called in one transaction with these arguments.
-
-        Raises:
-            StoreError: The database failed, and nothing was written.
-        """
+        """The result of a function that writes, called in one transaction with these arguments."""
         found: T = self.apply([Write(work, *args, **options)])[0]
         return found
 
@@ -188,9 +168,6 @@ class Store(Reader):
         ``work`` gets the transaction. Its reads see what it has changed; nobody else does before
         the end. Each call of ``apply`` and of this method within is carried out whole or not at
         all, and turns are recorded at once.
-
-        Raises:
-            StoreError: The database failed, and no change was applied.
         """
 
     @abstractmethod
@@ -199,12 +176,7 @@ class Store(Reader):
 
     @abstractmethod
     def require_in_place(self) -> None:
-        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
-
-        Raises:
-            StoreUnavailableError: It is another one than was opened, or none.
-            StoreReadOnlyError: Its rights were taken away.
-        """
+        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open."""
 
 
 class GraphStore(Store):
@@ -229,12 +201,6 @@ class GraphStore(Store):
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
             prepare: Called before tables are created; none is where it raises an error.
-
-        Raises:
-            ConfigurationError: The replica is not one of this store.
-            StoreReadOnlyError: The directory or database cannot be written.
-            StoreUnavailableError: The database cannot be reached.
-            SchemaVersionError: The store has a later schema version than this release supports.
         """
         self._time_limit = time_limit
         limits: Any = {"time_limit": time_limit, "connections": max_connections}
@@ -371,16 +337,16 @@ class GraphStore(Store):
 
         def join() -> T:
             with self._begin() as done:
-                return work(_OpenTransaction(self, self._memory, done))
+                return work(done)
 
         return repeat_transaction(join)
 
     @contextmanager
-    def _begin(self, *, lazy: bool = False) -> Iterator["_OpenChanges"]:
+    def _begin(self, *, lazy: bool = False) -> Iterator["_OpenTransaction"]:
         self.flush()
         opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            done = _OpenChanges(connection, self._fulltext)
+            done = _OpenTransaction(self, self._memory, connection)
             yield done
             if done.touches_corpus:
                 renew_corpus_version(Transaction(connection, self._fulltext))
@@ -425,11 +391,7 @@ class GraphStore(Store):
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
 
     def erase(self) -> None:
-        """Write the database anew, so that none of its files holds what was deleted.
-
-        Raises:
-            StoreLockedError: Others read or write it for too long.
-        """
+        """Write the database anew, so that none of its files holds what was deleted."""
         self.flush()
         if self.dialect == "postgresql":
             if not rewrite_tables(self._engine, self._time_limit):
@@ -449,14 +411,7 @@ class GraphStore(Store):
 
         Reentrant within its thread.
 
-        Args:
-            wait: Whether to wait for the lock.
-
-        Yields:
-            Whether the lock is held; always True with ``wait``.
-
-        Raises:
-            StoreError: The file of the store was deleted or replaced, also meanwhile.
+        Yields whether it is held: always with ``wait``.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False
@@ -481,11 +436,7 @@ class GraphStore(Store):
 
     @contextmanager
     def hold_change_lock(self) -> Iterator[None]:
-        """Keep others from changing the embedder.
-
-        Raises:
-            StoreLockedError: Somebody is changing it.
-        """
+        """Keep others from changing the embedder."""
         with (
             translate_database_errors(self._engine),
             process_lock(self._reader, "reembed", wait=False) as held,
@@ -538,31 +489,23 @@ def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
             cursor.execute("RELEASE SAVEPOINT part")
 
 
-@dataclass(slots=True)
-class _OpenChanges:
-    """A transaction that is open, and an account of the changes that it has carried out."""
+class _OpenTransaction(ConnectionReader, Store):
+    """A transaction that is open in a store, and an account of the changes that it carries out."""
 
-    connection: sa.Connection
-    fulltext: FullText
-    kinds: set[type[Change]] = field(default_factory=set)
-    touches_corpus: bool = False
+    def __init__(self, store: GraphStore, memory: StoreMemory, connection: sa.Connection) -> None:
+        """Read and write on ``connection``."""
+        super().__init__(memory, connection, lambda: None)  # nobody else writes meanwhile
+        self._store = store
+        self.kinds, self.touches_corpus = set[type[Change]](), False
 
     def carry_out(self, changes: Sequence[Change]) -> list[Any]:
         """Carry out changes; returns what their writers return."""
         self.kinds.update(map(type, changes))
-        transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
+        # It knows nothing that was undone.
+        transaction = Transaction(self._connection, self._memory.fulltext)
         found = [apply_change(transaction, change) for change in changes]
         self.touches_corpus |= transaction.touches_corpus
         return found
-
-
-class _OpenTransaction(ConnectionReader, Store):
-    """A transaction that is open in a store."""
-
-    def __init__(self, store: GraphStore, memory: StoreMemory, done: _OpenChanges) -> None:
-        """Read and write on the connection of ``done``, which keeps account of the changes."""
-        super().__init__(memory, done.connection, lambda: None)  # nobody else writes meanwhile
-        self._store, self._done = store, done
 
     @property
     def name(self) -> str:
@@ -580,12 +523,12 @@ class _OpenTransaction(ConnectionReader, Store):
 
     def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Override :class:`Store`."""
-        with _open_savepoint(self._done.connection):
-            return self._done.carry_out(changes)
+        with _open_savepoint(self._connection):
+            return self.carry_out(changes)
 
     def apply_together(self, work: Callable[[Store], T]) -> T:
         """Override :class:`Store`."""
-        with _open_savepoint(self._done.connection):
+        with _open_savepoint(self._connection):
             return work(self)
 
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
@@ -679,19 +622,10 @@ _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
 
 class ReadOnlyStore:
-    """A graph store that is only read.
-
-    Attributes:
-        catalog: Reads of documents and queues.
-    """
+    """A graph store that is only read."""
 
     def __init__(self, location: str | Path) -> None:
-        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it.
-
-        Raises:
-            ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
-            MissingExtraError: The driver of the database is not installed.
-        """
+        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it."""
         file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)
@@ -749,14 +683,10 @@ _WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.RecordTurn: learned.record_turn,
     c.KeepFeedback: learned.keep_feedback,
     c.ConsumeFeedback: learned.consume_feedback,
-    c.ReviseFeedback: learned.revise_feedback,
-    c.SettleFeedback: learned.settle_feedback,
     c.AddUsage: learned.add_usage,
     c.AddPairCounts: learned.add_pair_counts,
     c.KeepEpisode: learned.keep_episode,
-    c.LearnPassively: learned.write_passive_lesson,
     c.AddTransitions: learned.add_transitions,
-    c.UndoFeedback: history.undo_feedback,
     c.KeepNote: notes.keep_note,
     c.UseNotes: notes.use_notes,
 }

@@ -327,11 +327,7 @@ class ChromaIndex(VectorIndex):
             self._run(partial(write, part=part), writes=True)
 
     def _require_room(self, size: int) -> None:
-        """Refuse to write so many bytes of vectors to a disk that is full.
-
-        Raises:
-            StoreFullError: An embedded Chroma would fail, and could not answer until there is room.
-        """
+        """Refuse to write so many bytes of vectors to a disk that is full."""
         place = None if self._directory is None else self._directory.path
         if place and place.is_dir() and disk_usage(place).free < _MIN_FREE + 2 * size:
             raise build_disk_full_error(self._where)
@@ -623,8 +619,7 @@ _MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
 def create_client(url: str) -> "tuple[ClientAPI, str]":
     """A client of the server at a URL, and the name of the collection in the URL.
 
-    Args:
-        url: ``http://host:port`` or ``https://host``; a path names another collection.
+    URLs are ``http://host:port`` or ``https://host``; a path names another collection.
     """
     import chromadb
     from chromadb.config import Settings

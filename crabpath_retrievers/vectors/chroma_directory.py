@@ -691,10 +691,8 @@ def _find_damages(
 def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> Iterator[str]:
     """Damage in the HNSW files of one collection, and contradictions between them.
 
-    Args:
-        directory: Directory of the files.
-        applied: Least number of vectors that they must contain.
-        ids: Ids of these vectors; then all elements are read, else a sample.
+    They must hold at least ``applied`` vectors. With the ids of these all elements are read, else a
+    sample.
     """
     yield from (f"{name} is missing" for name in _FILES if not (directory / name).is_file())
     if not (header := _read_header(directory)):

@@ -593,7 +593,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
     data = json.loads(text)
     return EmbedderIdentity(
         str(data["model"]),
-        np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"),
+        np.frombuffer(base64.b64decode(data["probe"], validate=True), dtype="<f4"),
         data.get("name"),
         float(data.get("stretch", 1.0)),
         data.get("informative", True),
@@ -675,8 +675,7 @@ class EmbedderFingerprint:
     def verify(self, vector: Vector | None = None) -> None:
         """Compare the embedder with the recorded one; without one, record this one.
 
-        Args:
-            vector: Query vector used instead of the embedder, shape ``[d]``.
+        A query vector, shape ``[d]``, is used instead of asking the embedder.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())

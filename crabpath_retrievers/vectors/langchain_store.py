@@ -10,9 +10,10 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
@@ -159,11 +160,7 @@ class VectorStoreIndex(VectorIndex):
         return set().union(*parts)
 
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:
-        """Select the ids that the store contains; None if it cannot look up ids.
-
-        Raises:
-            StoreError: A look-up fails after an earlier one succeeded.
-        """
+        """Select the ids that the store contains; None if it cannot look up ids."""
         if self._finds_ids is False:
             return None
         if not ids:
@@ -231,9 +228,8 @@ class VectorStoreIndex(VectorIndex):
     def _use_store(self, filter: MetadataFilter = None, cannot: str = "") -> Iterator[None]:  # noqa: A002
         """Use the store inside, whose errors become CrabPath's.
 
-        Args:
-            filter: The filter that it is asked with.
-            cannot: What a store that has not implemented it cannot do, and what then.
+        ``filter`` is the one that it is asked with; ``cannot`` says what a store that has not
+        implemented it cannot do, and what then.
         """
         try:
             with self._turns:
@@ -370,11 +366,7 @@ class ChromaKind(StoreKind, of="Chroma"):
     operators = OF_LISTS
 
     def __init__(self, store: Any) -> None:
-        """Use a store.
-
-        Raises:
-            ForkedError: Its embedded Chroma cannot work in this process, which was forked.
-        """
+        """Use a store."""
         super().__init__(store)
         note_embedded(store._client)  # noqa: SLF001
 
@@ -577,14 +569,16 @@ class MilvusKind(StoreKind, of="Milvus"):
         """Use a store."""
         super().__init__(store)
         self._key: str | None = None
+        self._is_counted = False  # ids are integers, as with auto_id
 
     @property
     def _primary(self) -> str | None:
         """Name of the field with the ids; None before the first document."""
         if self._key is None and self.store.client.has_collection(self.store.collection_name):
-            facts = self.store.client.describe_collection(self.store.collection_name)
-            keys = [str(field["name"]) for field in facts["fields"] if field.get("is_primary")]
-            self._key = keys[0] if keys else None
+            fields = self.store.client.describe_collection(self.store.collection_name)["fields"]
+            for field in fields:
+                if field.get("is_primary"):
+                    self._key, self._is_counted = str(field["name"]), field["type"].name == "INT64"
         return self._key
 
     def get_id(self, document: Document) -> str | None:
@@ -601,7 +595,8 @@ class MilvusKind(StoreKind, of="Milvus"):
         return {"expr": condition}
 
     def _name(self, ids: Sequence[str]) -> str:
-        return f"{self._primary} in [{', '.join(map(_quote, ids))}]"
+        literals = filter(_NUMBER.fullmatch, ids) if self._is_counted else map(_quote, ids)
+        return f"{self._primary} in [{', '.join(literals)}]"
 
     def delete(self, ids: Sequence[str]) -> Any:
         """Delete documents; False if the store says that it failed."""
@@ -620,6 +615,19 @@ class MilvusKind(StoreKind, of="Milvus"):
             return set()
         both = f"({self._name(ids)}) and ({to_milvus(condition)})"
         return {str(each) for each in self.store.get_pks(both) or ()}
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, page by page."""
+        if self._primary is None:
+            return
+        pages = self.store.client.query_iterator(
+            self.store.collection_name, batch_size=_PAGE, output_fields=["*"]
+        )
+        with closing(pages):
+            while page := pages.next():
+                for row in page:
+                    found = self.store._parse_document(dict(row))  # noqa: SLF001  as its searches do
+                    yield found.model_copy(update={"id": str(row[self._primary])})
 
 
 def to_milvus(condition: Condition) -> str:
@@ -642,8 +650,61 @@ def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+class CollectionKind(StoreKind, of="PGVector"):
+    """``PGVector`` of langchain-postgres: collections share one table."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether its documents can be listed: the class of langchain-community has no ids."""
+        return hasattr(self.store, "EmbeddingStore") and not self.store.async_mode
+
+    def documents(self) -> Iterator[Document]:
+        """All documents of the collection with a text, page by page."""
+        table = self.store.EmbeddingStore
+        with self.store._make_sync_session() as session:  # noqa: SLF001
+            collection = self.store.get_collection(session)
+            own = sa.select(table.id, table.document, table.cmetadata).where(
+                table.collection_id == (collection and collection.uuid),
+                table.document.is_not(None),  # its searches fail at such rows
+            )
+            for node_id, text, metadata in session.execute(own.execution_options(yield_per=_PAGE)):
+                yield Document(id=str(node_id), page_content=text, metadata=metadata or {})
+
+
 class PostgresKind(StoreKind, of="PGVectorStore"):
     """``PGVectorStore`` of langchain-postgres."""
+
+    def __init__(self, store: Any) -> None:
+        """Use a store."""
+        super().__init__(store)
+        self._is_counted: bool | None = None  # ids are integers; None before the first row
+
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
+        """Fetch the documents that the store contains."""
+        if self._is_counted is None:
+            for node_id in self._list_ids("LIMIT 1"):
+                self._is_counted = isinstance(node_id, int)
+        names: Any = map(int, filter(_NUMBER.fullmatch, ids)) if self._is_counted else ids
+        return super().fetch_documents(list(names))
+
+    def documents(self) -> Iterator[Document]:
+        """All documents with a text, page by page."""
+        for part in split_batches([str(node_id) for node_id in self._list_ids()], _BATCH):
+            yield from self.fetch_documents(part)
+
+    def _list_ids(self, end: str = "") -> list[Any]:
+        table = self.store._PGVectorStore__vs  # noqa: SLF001
+        asked = sa.text(
+            f'SELECT "{table.id_column}" FROM "{table.schema_name}"."{table.table_name}" '
+            f'WHERE "{table.content_column}" IS NOT NULL {end}'
+        )
+
+        async def read() -> list[Any]:
+            async with table.engine.connect() as connection:
+                return list(await connection.scalars(asked))
+
+        found: list[Any] = self.store._engine._run_as_sync(read())  # noqa: SLF001
+        return found
 
     def translate(self, condition: Condition) -> Any:
         """Its own dictionary."""

@@ -48,10 +48,6 @@ def check_place(
             subdirectory ``vectors`` of a directory. With a database URL and None, and with
             ``"pgvector"``, only the database is asked.
         replica: URL of a read replica; None for none.
-
-    Raises:
-        ConfigurationError: The path is empty.
-        InvalidInputError: It is no path.
     """
     place = place_of(path)
     require_replica(replica, place)

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +21,8 @@ from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
-from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.storage import GraphStore, Store
+from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.database import lock_schema
 from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
@@ -44,7 +42,6 @@ from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
-    EmbedderFingerprint,
     EmbedderIdentity,
     are_same,
     encode_identity,
@@ -60,13 +57,9 @@ IDENTITY = "embedder"
 class EmbeddedText(NamedTuple):
     """A text with a stored vector.
 
-    Attributes:
-        kind: Name of its table in ``EMBEDDED``.
-        key: Its key there, as a text.
-        mark: Changes with the text.
-        text: A question or a correction; empty for a node.
-        node: The chunk or note.
-        visible: Whether the vector index of the documents holds it.
+    ``kind`` and ``key`` are its table in ``EMBEDDED`` and its key there, as a text; ``mark``
+    changes with the text, which is empty for a node. ``visible`` ones are held by the vector index
+    of the documents.
     """
 
     kind: str
@@ -153,10 +146,8 @@ def put_reembedded(
 ) -> None:
     """Keep new vectors until all are there.
 
-    Args:
-        tx: The transaction.
-        given: Kind, key and mark of each text, with its unit vector ``[d]``.
-        adopted: Whether they replace the old ones at once, after the switch.
+    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``; ``adopted`` ones
+    replace the old ones at once, after the switch.
     """
     rows = [
         {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
@@ -174,10 +165,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 
     Episodes and notes are queued for the vector index.
 
-    Args:
-        tx: The transaction.
-        identity: The new embedder, as text.
-        time: Seconds since the epoch; snapshots from before it cannot be restored.
+    Snapshots from before ``time`` cannot be restored.
     """
     tx.touches_corpus = True
     for kind in s.EMBEDDED:
@@ -195,9 +183,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
     """Delete the table of new vectors.
 
-    Args:
-        tx: The transaction.
-        forgets: Whether turns and corrections that came too late for it lose their old vectors.
+    ``forgets`` says whether turns and corrections that came too late for it lose their old vectors.
     """
     for kind in ("turns", "feedback") if forgets else ():
         embedding, key = s.EMBEDDED[kind]
@@ -219,27 +205,19 @@ _STRAGGLERS = 1.0  # seconds until queries of other processes have ended
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class EmbedderChange:
     """Embeds all texts of a memory again, and switches."""
 
-    store: GraphStore
-    index: VectorIndex
-    identity: EmbedderFingerprint
-    reindexing: Reindexer
-
-    @classmethod
-    def of(cls, services: Services) -> "EmbedderChange":
+    def __init__(self, services: Services) -> None:
         """Change the embedder of an open memory."""
-        return cls(services.store, services.index, services.identity, services.reindexing)
+        self.store, self.index = services.store, services.index
+        self.identity, self.reindexing = services.identity, services.reindexing
 
     def run(self, new: Embedder, progress: Progress | None = None) -> int:
         """Change to another embedder; returns how many texts were embedded.
 
-        Raises:
-            ConfigurationError: The vectors are in a store of others.
-            InvalidInputError: The embedder gives a text no usable vector; nothing was changed.
-            StoreLockedError: The embedder is being changed already.
+        ``InvalidInputError`` is raised where the embedder gives a text no usable vector; nothing
+        was changed.
         """
         begun = time.perf_counter()
         with self.store.hold_change_lock():
@@ -383,7 +361,7 @@ class EmbedderChange:
 
 def resume_change(services: Services) -> None:
     """Finish what was interrupted after the switch to another embedder, as a memory is opened."""
-    EmbedderChange.of(services).resume()
+    EmbedderChange(services).resume()
 
 
 def _to_rows(
@@ -395,8 +373,7 @@ def _to_rows(
 def _embed_page(new: Embedder, page: Sequence[EmbeddedText]) -> list[Vector]:
     """Unit vectors ``[d]`` of texts of one kind; zeros for a question that has none.
 
-    Raises:
-        InvalidInputError: A chunk has none; the message names it.
+    A chunk that has none is an error, which names it.
     """
     nodes = [one.node for one in page if one.node is not None]
     if nodes:

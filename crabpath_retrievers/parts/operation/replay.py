@@ -77,10 +77,8 @@ class ReplayCheck(NamedTuple):
 class _Row(NamedTuple):
     """A line, with the digest of all lines up to it.
 
-    Attributes:
-        past: Its content; None where it cannot be replayed.
-        why: Why it cannot, or why nothing can be learned from it.
-        vector: Of its question; None where that is embedded when it is asked.
+    ``past`` is None where it cannot be replayed; ``why`` says so, or why nothing can be learned.
+    The vector is None where the question is embedded when it is asked.
     """
 
     line: ReplayLine
@@ -106,11 +104,7 @@ class Replay:
         self._bad: list[LineError] = []
 
     def check(self, sessions: str | Path) -> ReplayCheck:
-        """Check a file for a replay; nothing is written.
-
-        Raises:
-            InvalidInputError: The file cannot be read.
-        """
+        """Check a file for a replay; nothing is written."""
         path, readable, matched = parse_path("sessions", sessions), 0, 0
         unmatched, bad = list[LineError](), list[LineError]()
         for part in split_batches(hash_lines(read_lines(path)), _EMBEDDED):
@@ -128,13 +122,7 @@ class Replay:
     def run(
         self, sessions: str | Path, checkpoint: str | Path | None, *, skip_bad: bool
     ) -> ReplayReport:
-        """Replay the lines of a file that were not replayed before.
-
-        Raises:
-            InvalidInputError: The file cannot be read, a line of it cannot be replayed and
-                ``skip_bad`` is not set, or the checkpoint belongs to others.
-            StoreError: A store failed; what was replayed until then stays.
-        """
+        """Replay the lines of a file that were not replayed before."""
         require_flags(skip_bad=skip_bad)
         path = parse_path("sessions", sessions)
         progress_file = None if checkpoint is None else parse_path("checkpoint", checkpoint)
@@ -164,11 +152,7 @@ class Replay:
         )
 
     def _read_checkpoint(self, file: Path, sessions: Path) -> ReplayCheckpoint:
-        """The progress that was saved.
-
-        Raises:
-            InvalidInputError: It belongs to other sessions, another memory or another namespace.
-        """
+        """The progress that was saved."""
         done = ReplayCheckpoint.load(file)
         digests = (
             digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line

@@ -44,13 +44,8 @@ class Influence(NamedTuple):
 def build_series(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, TimeSeries]:
     """Sum the values of each of the most used entities per window of turns.
 
-    Args:
-        uses: As ``(turn number, entity, value)``; values above 0 for use in a success, below 0 for
-            blame.
-        window: Turns per window, at least 1.
-
-    Returns:
-        Series by entity, all of shape ``[windows]``; windows without use have 0.
+    Uses are ``(turn number, entity, value)``, with values above 0 for use in a success, below 0 for
+    blame. All series have shape ``[windows]``; windows without use have 0.
     """
     if not uses:
         return {}
@@ -75,13 +70,7 @@ def find_influences(
     Series that are constant, active in fewer than five windows, or too short for the number of lags
     are left out before testing.
 
-    Args:
-        series: Series by entity, all of one length.
-        lags: Number of past windows, at least 1.
-        level: False discovery rate over all pairs, in (0, 1).
-
-    Raises:
-        MissingExtraError: The ``influence`` extra is not installed.
+    ``level`` is the false discovery rate over all pairs.
     """
     usable = {name: values for name, values in series.items() if _is_testable(values, lags)}
     pairs = [(a, b) for a, b in permutations(usable, 2) if not _are_identical(usable[a], usable[b])]

@@ -20,11 +20,7 @@ from crabpath_retrievers.learning.rules.edges import find_entry, get_action_type
 class EdgeObservation(NamedTuple):
     """One observation of an edge.
 
-    Attributes:
-        source, target: Ids of the nodes.
-        kind: Kind of the edge.
-        strength: Its strength, in [0, 1].
-        bound: The value that the weight moves towards, in [-1, 1].
+    ``strength`` is in [0, 1]; the weight moves towards ``bound``, in [-1, 1].
     """
 
     source: str
@@ -49,10 +45,7 @@ def apply_observations(
     The Hebbian step with a sign. A new edge starts
     from 0. No weight moves away from the sign of its bound, even if a user has set it beyond.
 
-    Args:
-        pulls: The observations.
-        existing: Weights that the namespace has learned, by edge id.
-        rate: h, in (0, 1].
+    ``existing`` are the weights that the namespace has learned; ``rate`` is h, in (0, 1].
     """
     current: dict[EdgeId, float] = {}
     deltas = []
@@ -100,13 +93,7 @@ def learn_typed_edges(
 
     Only documents with known use count; an outcome alone moves ``region_transition``, by its share.
 
-    Args:
-        turn: The turn with the paths of its documents.
-        credit: Its credit.
-        fair: The same, with the blame shared out.
-        situation: Its context.
-        existing: Weights of the edges that the namespace has learned, by edge id.
-        rate: Share of the way to the bound that one turn moves an edge, in (0, 1].
+    ``fair`` is the credit with the blame shared out.
     """
     used = [item for item in turn.returned if credit.documents.get(item.node)]
     observations = [
@@ -235,12 +222,7 @@ def learn_episode_edges(
 ) -> list[LearnedDelta]:
     """Return the changes of typed edges after an agent episode: order and outcome of its steps.
 
-    Args:
-        nodes: Document of each state; None if it has none.
-        homes: Hubs of the regions of the states.
-        reward: Reward of the episode, in [-1, 1].
-        existing: Weights of the edges that the namespace has learned, by edge id.
-        rate: Share of the way to the bound, in (0, 1].
+    ``homes`` are the hubs of the regions of the states.
     """
     observations: list[EdgeObservation] = []
     for source, target in _list_steps(nodes):

@@ -25,14 +25,7 @@ _NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four time
 
 
 class EdgeContribution(NamedTuple):
-    """The contribution of one edge to a node's score.
-
-    Attributes:
-        source: Id of the source node.
-        edge_type: Type of the edge.
-        weight: Weight of the edge, in [-1, 1].
-        share: What it adds to the score.
-    """
+    """The contribution of one edge to a node's score."""
 
     source: str
     edge_type: str
@@ -64,12 +57,6 @@ def search_graph(
 
     ``cosine + Σ boost · w · cosine(source)``: of each type only the edge with the largest ``|w ·
     cosine(source)|``; sources with a negative cosine contribute nothing.
-
-    Args:
-        scope: The view of the namespace.
-        vector: Unit query vector, shape ``[d]``.
-        k: Number of results.
-        boosts: Boost by edge kind.
     """
     hits = {
         head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
@@ -140,11 +127,7 @@ class BayesianHit:
 
 
 def validate_weights(weights: object) -> tuple[float, ...]:
-    """Validate five finite numbers.
-
-    Raises:
-        InvalidInputError: They are something else.
-    """
+    """Validate five finite numbers."""
     names = ScoreFactors._fields
     values = list(weights) if isinstance(weights, (Sequence, np.ndarray)) else []
     if isinstance(weights, str) or len(values) != len(names):
@@ -166,13 +149,7 @@ def search_bayesian(
 ) -> list[BayesianHit]:
     """Return the nearest nodes, re-ranked by the weighted sum of five factors.
 
-    Args:
-        scope: The view of the namespace.
-        regions: Regions of the memory.
-        vector: Unit query vector, shape ``[d]``.
-        k: Number of results.
-        weights: Weights of the factors, in the order of :class:`ScoreFactors`.
-        prior: Uses and passes that every document starts with.
+    ``prior`` are the uses and passes that every document starts with.
     """
     heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))
     factors = _compute_factors(scope, regions, vector, heads, prior)
@@ -260,11 +237,7 @@ class CausalHit:
 def search_causal(scope: NamespaceView, vector: Vector, k: int, context: int) -> list[CausalHit]:
     """Return the k nearest documents, each with its strongest chains of ``temporal`` edges.
 
-    Args:
-        scope: The view of the namespace.
-        vector: Unit query vector, shape ``[d]``.
-        k: Number of results.
-        context: Longest chain on either side.
+    ``context`` is the longest chain on either side.
     """
     heads = scope.near(vector, k)
     cosine = compute_similarities(heads, vector, scope.store.stretch)

@@ -23,13 +23,13 @@ from crabpath_retrievers.core.records import (
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
-from crabpath_retrievers.parts.typed_graph.edge_pages import (
-    EdgeQueries,
-    FarEnd,
+from crabpath_retrievers.parts.typed_graph.queries import (
+    Direction,
+    TypedEdge,
+    TypedQueries,
     WeightRange,
     sort_edges,
 )
-from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge, TypedQueries
 from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
@@ -53,11 +53,7 @@ class NamespaceView:
         return self.store.walk.get_clock(self.namespace)
 
     def key(self, node_id: str) -> int:
-        """Return the key of one node.
-
-        Raises:
-            NotFoundError: There is no such node, or it is a note of another namespace.
-        """
+        """Return the key of one node."""
         heads = self.store.walk.get_nodes([node_id], namespace=self.clock.key)
         if not heads:
             msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
@@ -71,10 +67,7 @@ class NamespaceView:
 
         Edges of weight 0 are left out, and those at notes whose probation is over.
 
-        Args:
-            keys: Keys of nodes, at most some thousands.
-            kinds: Kinds of edges.
-            direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
+        ``keys`` are at most some thousands.
         """
         typed, wanted = TypedQueries(self.store), set(kinds)
         found = typed.edges(keys, self.clock, wanted.difference(TYPED_KINDS), direction)
@@ -94,29 +87,20 @@ class NamespaceView:
         weights: WeightRange,
         way: Direction,
         place: tuple[int, int],
-    ) -> tuple[list[FarEnd], int]:
+    ) -> tuple[list[TypedEdge], int]:
         """Return the strongest edges of a node, and the number of all with these weights.
 
-        Args:
-            key: Key of the node.
-            kinds: Kinds of edges.
-            weights: Effective weights.
-            way: ``out`` for edges that leave the node, ``in`` for edges that enter it.
-            place: Number of stronger edges that are left out, and of those that are returned.
+        ``place`` is the number of stronger edges that are left out, and of those that are returned.
         """
         wanted, (offset, limit) = set(kinds), place
         typed = wanted.intersection(TYPED_KINDS)
         since = self.notes.get_probation_start(self.clock)
         read_from = (0, offset + limit) if typed else place
         given = (key, self.clock, wanted - typed, weights, way, read_from)
-        found, total = EdgeQueries(self.store).find_strongest(*given, since=since)
+        found, total = TypedQueries(self.store).find_strongest(*given, since=since)
         if not typed:
             return found, total
-        more = [
-            FarEnd(edge.key, edge.kind, edge.weight, 0.0)
-            for edge in self.edges([key], typed, way)
-            if weights.holds(edge.weight)
-        ]
+        more = [edge for edge in self.edges([key], typed, way) if weights.holds(edge.weight)]
         return sort_edges([*found, *more])[offset:][:limit], total + len(more)
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
@@ -171,11 +155,7 @@ MAX_COUNT = 10_000
 
 
 def parse_edge_kind(name: object, known: Mapping[str, EdgeKind] = EDGE_KINDS_BY_NAME) -> EdgeKind:
-    """Return the edge kind of a name.
-
-    Raises:
-        InvalidInputError: The name is unknown; none is guessed.
-    """
+    """Return the edge kind of a name."""
     if not isinstance(name, str) or name not in known:
         msg = f"unknown edge type {format_value(name)}: use one of {', '.join(known)}"
         raise InvalidInputError(msg)
@@ -183,11 +163,7 @@ def parse_edge_kind(name: object, known: Mapping[str, EdgeKind] = EDGE_KINDS_BY_
 
 
 def parse_edge_kinds(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
-    """Return the edge kinds of one or several names; None is all of them.
-
-    Raises:
-        InvalidInputError: An unknown name, or no name at all.
-    """
+    """Return the edge kinds of one or several names; None is all of them."""
     if names is None:
         return tuple(EDGE_KINDS_BY_NAME.values())
     if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
@@ -200,11 +176,7 @@ def parse_edge_kinds(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
 
 
 def parse_tier(name: object) -> Tier | None:
-    """Return the tier of a name; None for None.
-
-    Raises:
-        InvalidInputError: There is no such tier.
-    """
+    """Return the tier of a name; None for None."""
     known = {tier.value: tier for tier in Tier}
     if name is None:
         return None
@@ -215,11 +187,7 @@ def parse_tier(name: object) -> Tier | None:
 
 
 def parse_direction(name: object) -> Direction:
-    """Validate a direction.
-
-    Raises:
-        InvalidInputError: It is neither ``out`` nor ``in``.
-    """
+    """Validate a direction."""
     if not isinstance(name, str) or name not in get_args(Direction):
         msg = f"direction must be 'out' or 'in', not {format_value(name)}"
         raise InvalidInputError(msg)

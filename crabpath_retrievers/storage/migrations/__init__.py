@@ -23,13 +23,7 @@ _ONE_AT_A_TIME = make_lock()  # ``alembic.op`` belongs to the whole process
 def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
     """Bring the tables of a store to another version; the caller writes the version down.
 
-    Args:
-        connection: An open transaction that may write, and that keeps other processes out.
-        found: Version of the store, from 1.
-        wanted: Version to reach, > ``found``.
-
-    Raises:
-        StoreReadOnlyError: The database accepts no writes.
+    The open transaction may write, and keeps other processes out.
     """
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext

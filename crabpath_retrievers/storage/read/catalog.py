@@ -141,9 +141,7 @@ class Catalog(Queries):
     def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
         """Nodes by id, without vectors; unknown ids are left out.
 
-        Args:
-            ids: Ids of nodes.
-            namespace: Key of the namespace whose notes are visible; 0 for none.
+        Notes are visible to the namespace with this key only.
         """
         found: dict[str, Node] = {}
         with self._store.connect() as connection:
@@ -216,10 +214,7 @@ class Catalog(Queries):
     ) -> dict[str, int]:
         """Number of visible chunks of each source, in the order of their names.
 
-        Args:
-            limit: How many sources at most.
-            under: Only sources that begin with this text.
-            after: Only sources that stand after this text.
+        Only sources that begin with ``under``, and stand after ``after``.
         """
         query = (
             sa.select(contents.c.source, sa.func.count())
@@ -261,11 +256,7 @@ class Catalog(Queries):
     ) -> list[StoredChunk]:
         """Chunks with these ids, of these documents or from these sources; no notes.
 
-        Args:
-            ids: Ids of chunks.
-            documents: Ids of documents.
-            sources: Sources.
-            owners: Which chunks: 0 for visible, ``RETIRED`` for retired.
+        ``owners`` are 0 for visible chunks, ``RETIRED`` for retired ones.
         """
         if owners == (0,):
             return list(self.find_replaced(ids, documents, sources).values())
@@ -387,8 +378,7 @@ class Catalog(Queries):
 
     def count_unindexed(self) -> int:
         """Number of published nodes that are queued for the vector index."""
-        waiting = staging.c.operation.in_(("index", "return"))
-        return self._scalar(sa.select(sa.func.count()).where(waiting)) or 0
+        return self._count(staging, staging.c.operation.in_(("index", "return")))
 
     def get_unlinked_keys(self) -> list[int]:
         """Keys of published nodes that are queued for linking."""
@@ -452,9 +442,6 @@ class Catalog(Queries):
             "learned_weights": self._count(overlay),
             "turns": self._count(turns),
         }
-
-    def _count(self, table: sa.Table) -> int:
-        return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
 def _begins_with(text: str) -> sa.ColumnElement[bool]:

@@ -46,10 +46,8 @@ EdgeTriple = tuple[int, int, EdgeKind]
 class NamespaceState(NamedTuple):
     """State of a namespace.
 
-    Attributes:
-        clock: Its clock and counters; all 0 for one that does not exist.
-        model: Its ranking model as JSON; None before it first learned.
-        frozen: Whether learning is stopped.
+    All counters of the clock are 0 for one that does not exist; the model, as JSON, is None before
+    it first learned.
     """
 
     clock: Clock
@@ -65,13 +63,8 @@ class NamespaceState(NamedTuple):
 class StoredEpisode(NamedTuple):
     """Turns with the same query.
 
-    Attributes:
-        turns: Number of turns.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit by node id; below 0 for documents that were not used.
-        vector: Unit query vector, shape ``[d]``, half precision.
-        clock: Turn in which it was last added to.
-        credit_by_user: Credit by user id and node id, of feedback with a user.
+    Credit and counts are as in :class:`EpisodeContent`; the unit query vector, shape ``[d]``, is in
+    half precision.
     """
 
     id: str
@@ -93,11 +86,8 @@ class StoredEpisode(NamedTuple):
 class KnownNode(NamedTuple):
     """A node that a turn or feedback names.
 
-    Attributes:
-        id: Its id.
-        key: Its key.
-        vector: Its unit vector, shape ``[d]``; None if queries of the namespace cannot find it.
-        wins: Turns of the namespace that used it.
+    The vector, shape ``[d]``, is None if queries of the namespace cannot find it; ``wins`` counts
+    the turns that used it.
     """
 
     id: str
@@ -451,12 +441,7 @@ class LearnedQueries(Queries):
         return self.read_feedback(self._scalar(query.limit(1)) or 0)
 
     def read_feedback(self, sequence: int) -> StoredFeedback:
-        """Feedback by its number.
-
-        Raises:
-            NotFoundError: It is unknown.
-            StoreError: The feedback cannot be decoded.
-        """
+        """Feedback by its number."""
         rows = self._run(_FEEDBACK, sequence=sequence)
         if not rows:
             msg = "this feedback is no longer kept here"
@@ -488,9 +473,7 @@ class LearnedQueries(Queries):
 
     def count_waiting_feedback(self) -> int:
         """Number of feedback records that wait."""
-        query = sa.select(sa.func.count()).where(feedback.c.status == "waiting")
-        ((count,),) = self._rows(query)
-        return int(count)
+        return self._count(feedback, feedback.c.status == "waiting")
 
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""

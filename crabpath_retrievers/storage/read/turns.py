@@ -28,7 +28,6 @@ from crabpath_retrievers.storage.schema import (
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
-    ReadableStore,
     decode_rows,
     decode_vector,
     split_batches,
@@ -38,12 +37,8 @@ from crabpath_retrievers.storage.sql_tools import (
 class StoredTurn(NamedTuple):
     """A stored turn, with what learning from it depends on.
 
-    Attributes:
-        turn: Its record.
-        vector: Unit query vector, shape ``[d]``; None if it is not stored.
-        consumed: Id of feedback that consumed it; None while there is none.
-        state: State of its namespace.
-        nodes: The nodes of the turns read with it that still exist, by id.
+    ``consumed`` is the id of feedback that consumed it; ``nodes`` are those of the turns read with
+    it that still exist, by id. The vector, shape ``[d]``, is None if it is not stored.
     """
 
     turn: Turn
@@ -185,20 +180,10 @@ _WINDOW_OF_SESSION = CompiledSelect(
 class TurnLog(Queries):
     """Reads of turn records."""
 
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        super().__init__(store)
-        self._learned = LearnedQueries(store)
-
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
         """The record of a turn, by its id or by the run id of the host.
 
-        Args:
-            turn_id: Turn id, or run id of LangChain.
-            namespace: Name of the namespace to search; None for all.
-
-        Raises:
-            NotFoundError: There is no such turn in that namespace.
+        Without a namespace all are searched.
         """
         found = self.find(turn_id, namespace=namespace)
         if found is None:
@@ -211,11 +196,8 @@ class TurnLog(Queries):
     ) -> StoredTurn | None:
         """A turn with what learning needs, in two statements; None for an unknown id.
 
-        Args:
-            turn_id: Turn id, or run id of the host for the last turn of that run.
-            namespace: Name of the namespace to search; None for all.
-            wait: Whether to look again for ``WAIT_FOR_TURN`` where the id says that it was made
-                just now: another process may not have written it yet.
+        With ``wait`` it is looked for again for ``WAIT_FOR_TURN`` where the id says that it was
+        made just now: another process may not have written it yet.
         """
         self._store.flush()
         return look_again(
@@ -284,12 +266,8 @@ class TurnLog(Queries):
     ) -> list[StoredTurn]:
         """The last turns of one conversation before a time, newest first, consumed or not.
 
-        Args:
-            namespace: Name of the namespace.
-            until: The time, in seconds since the epoch.
-            turns: Length of the window in turns, with the latest one.
-            seconds: Length of the window in seconds.
-            session: The conversation; None for that of the last turn of the namespace.
+        ``until`` is in seconds since the epoch. Without a session it is that of the last turn of
+        the namespace.
         """
         self._store.flush()
         own: dict[str, Any] = {"namespace": namespace, "until": until}
@@ -310,7 +288,7 @@ class TurnLog(Queries):
         if not read:
             return []
         asked = {node for turn in read for node in _list_nodes(turn.turn)}
-        known = self._learned.nodes(read[0].state.clock.key, sorted(asked))
+        known = LearnedQueries(self._store).nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
     def list_newest(

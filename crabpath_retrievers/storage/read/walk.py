@@ -66,12 +66,7 @@ class Clock(NamedTuple):
 class QueryFacts(NamedTuple):
     """Facts about a query before its candidates are read.
 
-    Attributes:
-        clock: State of the namespace; all 0 for one that does not exist.
-        frequencies: Document frequency by word; unknown words are left out.
-        total: Number of nodes.
-        mean_length: Mean length of the nodes in tokens, at least 1.
-        named: Keys of the nodes with a name, by name; unknown names are left out.
+    The clock is all 0 for a namespace that does not exist; unknown words and names are left out.
     """
 
     clock: Clock
@@ -276,10 +271,7 @@ class VersionCache(Generic[K, V]):
     ) -> dict[K, V]:
         """The rows with these keys; keys without a row are left out.
 
-        Args:
-            clock: State of the namespace; nothing is remembered where the corpus was not read.
-            keys: Keys of rows.
-            fetch: Reads the rows with some of the keys.
+        Nothing is remembered where the corpus was not read.
         """
         if clock.corpus is None:
             return {**fetch(list(keys))}
@@ -348,11 +340,8 @@ class WalkQueries(Queries):
     ) -> list[NodeHead]:
         """Nodes by id and by key, each once, in the order of their ids; unknown ones are left out.
 
-        Args:
-            ids: Ids of nodes.
-            keys: Keys of other nodes.
-            namespace: Key of the namespace whose notes are visible; 0 for none.
-            corpus: Version of the corpus, so that known nodes are not read again.
+        Notes are visible to the namespace with this key only. With the version of the corpus, known
+        nodes are not read again.
         """
         known = self._memory.get_corpus(corpus)
         new_ids = [node for node in ids if node not in known.by_id]

@@ -55,12 +55,8 @@ def write_journal(
 ) -> None:
     """Add a row to the journal, without texts, names and ids, which could not be forgotten then.
 
-    Args:
-        tx: The transaction.
-        change: Kind of the change.
-        payload: What it did, JSON-safe.
-        namespace: Name of the namespace that it concerns; None for several or none.
-        inverse: What undo needs, JSON-safe; None for changes that cannot be undone.
+    ``payload`` and ``inverse`` are JSON-safe. Without a namespace it concerns several or none,
+    without ``inverse`` it cannot be undone.
     """
     row = {
         "created": time.time(),
@@ -212,13 +208,8 @@ class NodeCollector(dict[int, int]):
 def translate_row(table: str, row: Row, keys: Mapping[int, int]) -> dict[str, Any]:
     """A row with the keys that nodes have elsewhere; effects of feedback lose unknown nodes.
 
-    Args:
-        table: Name of its table.
-        row: The row.
-        keys: New key of each node by its key in the row; 0, which is no node, is 0.
-
-    Raises:
-        KeyError: A node that the row means nothing without is unknown.
+    ``keys`` are the new ones by those in the row; 0 is no node. Raises ``KeyError`` for an unknown
+    node without which a row means nothing.
     """
     new = dict(row)
     for column in REFERENCES.get(table, ()):
@@ -319,11 +310,7 @@ def _compress(rows: SnapshotRows) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> SnapshotRows:
-    """The inverse of :func:`read_snapshot`.
-
-    Raises:
-        StoreError: The content is damaged.
-    """
+    """The inverse of :func:`read_snapshot`."""
     try:
         found = from_json(zlib.decompress(data), allow_inf_nan=False)
         return {table: _decode_rows(table, found[table]) for table in SNAPSHOT_TABLES}

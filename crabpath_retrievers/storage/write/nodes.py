@@ -82,13 +82,9 @@ def stage_nodes(
 
     An id has one row in the queue.
 
-    Args:
-        tx: The transaction.
-        nodes: Nodes to add or replace, with their vectors.
-        removed: Ids of nodes that publication deletes.
-        retired: Ids of nodes that publication hides from queries. What was learned about them is
-            kept, and counts again once a node with the same id is published.
-        positions: New positions, as of :func:`~.publish.move_nodes`.
+    Publication adds or replaces ``nodes``, which have their vectors, deletes ``removed``, and hides
+    ``retired`` from queries: what was learned about those is kept, and counts again once a node
+    with the same id is published.
     """
     rows = {node: _build_queue_row(node, "move", str(to)) for node, to in positions}
     rows |= {node: _build_queue_row(node, "remove") for node in removed}
@@ -125,8 +121,7 @@ class NewNode(NamedTuple):
 def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str, int], list[str]]:
     """Add nodes, or replace those with the same id, which keep their keys.
 
-    Returns:
-        Keys by id, and ids of the siblings of replaced nodes, which must be linked again.
+    Returns keys by id, and ids of the siblings of replaced nodes, which must be linked again.
     """
     existing = tx.get_node_keys([node.id for node in given])
     siblings = find_siblings(tx, existing)
@@ -164,8 +159,7 @@ def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> N
 def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Delete documents with all rows that refer to them.
 
-    Returns:
-        Ids of their siblings, which must be linked again.
+    Returns ids of their siblings, which must be linked again.
     """
     held = sa.select(s.nodes.c.key).order_by(s.nodes.c.key).with_for_update()
     known = sorted(tx.get_node_keys(ids).values())
@@ -191,25 +185,20 @@ def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
     Hubs remain hubs: regions are defined by their vectors.
 
-    Returns:
-        Ids of their siblings, which must be linked again.
+    Returns ids of their siblings, which must be linked again.
     """
     keys = list(tx.get_node_keys(ids).values())
     siblings = find_siblings(tx, ids)
     rows = [row._asdict() for row in tx.select_in(sa.select(s.contents), s.contents.c.node, keys)]
     _delete_contents(tx, keys, TEXT_EDGE_KINDS)
-    _set_owner(tx, keys, RETIRED)
+    for part in split_batches(keys):
+        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), owner=RETIRED)
     tx.add(s.contents, rows)
     tx.add(
         s.addresses,
         [{"address": build_retired_address(r["content"]), "node": r["node"]} for r in rows],
     )
     return siblings
-
-
-def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
-    for part in split_batches(keys):
-        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), owner=owner)
 
 
 def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> None:
@@ -232,9 +221,7 @@ def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
 def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> None:
     """Index visible texts again whose words are no longer cut as they were; reads all texts.
 
-    Args:
-        tx: An open transaction.
-        is_affected: Whether the words of a title and a text may be others; else they are kept.
+    ``is_affected`` says whether the words of a title and a text may be others; else they are kept.
     """
     columns = (s.nodes.c.key, s.nodes.c.id, s.nodes.c.title, s.nodes.c.terms)
     texts = (s.contents.c.content, s.contents.c.metadata, s.contents.c.position)
@@ -291,7 +278,8 @@ def _strip_marks(name: str) -> str:
 def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
     """Ids of the siblings of these nodes, without these nodes."""
     keys = list(tx.get_node_keys(ids).values())
-    return list(tx.get_node_ids(_find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)).values())
+    others = _find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)
+    return [node for (node,) in tx.select_in(sa.select(s.nodes.c.id), s.nodes.c.key, others)]
 
 
 def _delete_contents(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) -> None:
@@ -438,12 +426,8 @@ def put_edges(
 ) -> None:
     """Add structural edges; existing ones get the new prior and floor.
 
-    Args:
-        tx: The transaction.
-        edges: Edges by surrogate key; those of deleted nodes are skipped.
-        linked: Keys of queued nodes whose linking this completes.
-        resorted: Keys of nodes whose edges to siblings are deleted first.
-        lost: Source, target and kind of other edges that are deleted first.
+    Edges of deleted nodes are skipped. Edges between siblings of ``resorted`` nodes and the
+    ``lost`` ones are deleted first. ``linked`` are queued nodes whose linking this completes.
     """
     tx.touches_corpus = True
     if resorted:
@@ -496,13 +480,6 @@ def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, An
 def confirm_index_deletions(tx: Transaction, ids: Sequence[str]) -> None:
     """Take vectors off the deletion queue: the index no longer holds them."""
     tx.delete_in(s.index_deletions.c.id, ids)
-
-
-def queue_index_deletion(tx: Transaction, ids: Iterable[str]) -> None:
-    """Queue the vectors of nodes for deletion, and take the nodes off all other queues."""
-    for part in split_batches(ids):
-        tx.delete_in(s.staging.c.id, part)
-        tx.add_missing(s.index_deletions, [{"id": node} for node in part])
 
 
 def queue_indexing(
@@ -619,18 +596,10 @@ def publish_nodes(
 ) -> dict[int, str]:
     """Make a batch visible without staging it.
 
-    Args:
-        tx: The transaction.
-        nodes: Nodes to add or replace, with their vectors.
-        words: Their words, one for each node.
-        removed: Ids of nodes to delete.
-        indexed: Whether this transaction also writes their vectors to the index; otherwise they
-            are queued for it first.
-        queued: Whether they are queued for linking; otherwise this transaction also links them.
-
-    Returns:
-        Ids of the nodes to link by key, in order, where they are not queued: the given ones, and
-        siblings of those that were replaced or deleted.
+    Nodes have their vectors. With ``indexed`` this transaction also writes them to the index, else
+    they are queued for it first. Nodes that are not ``queued`` for linking are linked in this
+    transaction; their ids, and those of siblings of replaced or deleted ones, are returned by key,
+    in order.
     """
     tx.touches_corpus = True
     given = []
@@ -656,11 +625,15 @@ def publish_nodes(
 def _take_away(
     tx: Transaction, ids: Sequence[str], take: Callable[[Transaction, Sequence[str]], list[str]]
 ) -> list[str]:
-    """Remove or retire nodes; returns the ids of their siblings, which must be linked again."""
+    """Remove or retire nodes; returns the ids of their siblings, which must be linked again.
+
+    Their vectors are queued for deletion, and they are taken off all other queues.
+    """
     siblings: list[str] = []
     for part in split_batches(ids):
         siblings += take(tx, part)
-        queue_index_deletion(tx, part)
+        tx.delete_in(s.staging.c.id, part)
+        tx.add_missing(s.index_deletions, [{"id": node} for node in part])
     return siblings
 
 

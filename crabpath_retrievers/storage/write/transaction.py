@@ -58,11 +58,8 @@ class Write(Change):
 class Transaction:
     """An open transaction that writes; the caller commits.
 
-    Attributes:
-        touches_corpus: Whether it may have changed nodes of documents, their edges or words.
-        connection: Its connection.
-        fulltext: The full-text index of the database.
-        insert: The insert function of the dialect, with ON CONFLICT.
+    ``touches_corpus`` is set where nodes of documents, their edges or words may have changed;
+    ``insert`` is the insert function of the dialect, with ON CONFLICT.
     """
 
     def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
@@ -262,8 +259,3 @@ class Transaction:
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(own)
         rows = self.select_in(query, s.nodes.c.id, ids)
         return {node: key for node, key in rows}
-
-    def get_node_ids(self, keys: Iterable[int]) -> dict[int, str]:
-        """Ids of nodes by key; unknown keys are left out."""
-        rows = self.select_in(sa.select(s.nodes.c.key, s.nodes.c.id), s.nodes.c.key, keys)
-        return {key: node for key, node in rows}

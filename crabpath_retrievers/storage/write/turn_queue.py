@@ -130,8 +130,7 @@ class TurnWriter:
     def _write_each(self, batch: Sequence[RecordTurn]) -> bool:
         """Write records one by one, so that an invalid one does not affect the others.
 
-        Returns:
-            Whether the database was available to the end.
+        Returns whether the database was available to the end.
         """
         for number, record in enumerate(batch):
             try:

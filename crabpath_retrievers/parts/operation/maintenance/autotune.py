@@ -68,12 +68,7 @@ _DECIMALS = 6
 class Adjustment:
     """A change of a knob.
 
-    Attributes:
-        metric: Metric that it is to improve; ``"brake"`` when going back to the last good state.
-        knob: Name of the knob.
-        direction: 1 for up, -1 for down.
-        before, after: Values of the knob.
-        why: The reason in words.
+    ``metric`` is the one to improve; ``"brake"`` when going back to the last good state.
     """
 
     metric: str
@@ -187,11 +182,8 @@ def decide_adjustments(
 ) -> list[Adjustment]:
     """Decide which knobs to change, at most ``settings.max_changes``; none if all metrics are well.
 
-    Args:
-        reports: Health reports of one namespace, oldest first, the current one last.
-        knobs: Current knobs, within their limits.
-        past: Tuning history, with the changes of the last run scored.
-        settings: Rails and steps, and when to apply the brake.
+    ``reports`` are oldest first, the current one last; the changes of the last run are scored in
+    ``past``.
     """
     if not reports or past.rest:
         return []
@@ -308,13 +300,7 @@ class TuneReport:
 
 @dataclass(frozen=True, slots=True)
 class Autotuner:
-    """Adjusts the knobs of the namespaces of one store.
-
-    Raises:
-        InvalidInputError: A knob does not exist, or a value is out of its limits.
-        StoreError: The stored knobs are damaged.
-        ConflictError: Another process changed the knobs meanwhile.
-    """
+    """Adjusts the knobs of the namespaces of one store."""
 
     store: Store
     settings: Settings
@@ -351,12 +337,7 @@ class Autotuner:
     ) -> TuneReport:
         """Measure the health of a namespace, and adjust its knobs if a metric is out of range.
 
-        Args:
-            namespace: Name of the namespace.
-            asked: Whether a user asked for the run; else it waits for ``every`` lessons.
-            dry_run: Report what would change, and change nothing.
-            record: Whether to store the health report.
-            run: Id of the maintenance run that this belongs to; empty for none.
+        Unless ``asked`` for by a user, the run waits for ``every`` lessons.
         """
         self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.get_tuning(namespace)

@@ -40,11 +40,8 @@ def drop_weights(
 ) -> None:
     """Delete learned weights with their history; structural edges fall back to their prior.
 
-    Args:
-        tx: The transaction.
-        run: Id of the maintenance run, by which the change can be undone.
-        namespace: Name of the namespace.
-        weights: The weights; those that changed since they were read stay.
+    The change can be undone by the id of the maintenance ``run``. Weights that changed since they
+    were read stay.
     """
     tx.touches_corpus = True
     key = tx.find_key(namespace)
@@ -96,14 +93,7 @@ def connect_nodes(tx: Transaction, run: str, edges: Sequence[Edge]) -> None:
 
 
 def compact_turns(tx: Transaction, run: str, namespace: str, until: int) -> None:
-    """Delete old turn records of a namespace, except those that waiting feedback refers to.
-
-    Args:
-        tx: The transaction.
-        run: Id of the maintenance run.
-        namespace: Name of the namespace.
-        until: Number of the last turn to delete.
-    """
+    """Delete old turn records of a namespace, except those that waiting feedback refers to."""
     key = tx.find_key(namespace)
     if key is None:
         return
@@ -122,11 +112,7 @@ def compact_episodes(tx: Transaction, run: str, namespace: str, keep: int) -> No
     subtracts from an episode that was created again. Episodes of notes, and feedback that taught
     notes, stay. Feedback that was read before this meets a new version.
 
-    Args:
-        tx: The transaction.
-        run: Id of the maintenance run.
-        namespace: Name of the namespace.
-        keep: Number of the latest feedback whose episodes stay, at least 1.
+    ``keep`` is the number of the latest feedback whose episodes stay, at least 1.
     """
     key = tx.find_key(namespace)
     old = None if key is None else find_old_episodes(tx.connection, key, keep)
@@ -191,16 +177,9 @@ def set_knobs(
 ) -> None:
     """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
-    Args:
-        tx: The transaction.
-        run: Id of the maintenance run, by which the change can be undone.
-        namespace: Name of the namespace.
-        new: Knobs and tuning state.
-        before: Both as they were read.
-        why: Reasons, JSON-safe; kept in the journal.
-
-    Raises:
-        ConflictError: The stored values are not the expected ones.
+    The change can be undone by the id of the maintenance ``run``; reasons are JSON-safe, and kept
+    in the journal. Where knobs are no longer as they were read, ``before``, a ``ConflictError`` is
+    raised.
     """
     key, _ = tx.get_namespace(namespace, lock=True)
     own = s.namespaces.c.key == key
@@ -226,13 +205,7 @@ def record_health(
 ) -> None:
     """Store a health report of a namespace; does nothing for a namespace that does not exist.
 
-    Args:
-        tx: The transaction.
-        namespace: Name of the namespace.
-        clock: Last turn of the namespace when it was measured.
-        created: Time, in seconds since the epoch.
-        report: The report, JSON-safe.
-        keep: How many of the latest reports of the namespace are kept.
+    ``keep`` is how many of the latest reports of the namespace are kept.
     """
     key = tx.find_key(namespace)
     if key is None:

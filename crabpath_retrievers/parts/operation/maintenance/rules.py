@@ -36,12 +36,6 @@ def find_faded_weights(
 
     Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
     authority, which do not decay.
-
-    Args:
-        weights: Learned weights of one namespace.
-        exponent: Accumulated decay exponent of the namespace now.
-        half_life: Half-life of a weight, in turns, above 0.
-        settings: Bounds below which a weight is dropped.
     """
     aged = settings.min_age_turns * math.log(2.0) / half_life
     at_floor, pruned = list[LearnedWeight](), list[LearnedWeight]()
@@ -86,12 +80,8 @@ def is_expired(
     A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
     is removed, unless it has authority, a strong edge, or a score of at least 0.
 
-    Args:
-        note: The note.
-        unseen: Turns since it was last used or returned.
-        probation: Length of the probation, in turns.
-        strong: Absolute weight of an edge that keeps a note, in [0, 1].
-        settings: Weights of the score.
+    ``unseen`` counts turns since it was last used or returned; an edge of absolute weight
+    ``strong`` keeps it.
     """
     return (
         unseen > 2 * probation
@@ -111,13 +101,9 @@ def find_neighbours(
 ) -> list[list[tuple[float, int]]]:
     """Find the nearest other nodes of each vector, nearest first, as similarity and key.
 
-    Args:
-        wanted: Unit vectors of isolated nodes, shape ``[n, d]``.
-        blocks: Keys and unit vectors of all nodes, block by block.
-        own: Keys of the isolated nodes, in the order of ``wanted``.
-        most: Largest number of neighbours per node.
-        least: Least similarity of a neighbour.
-        stretch: Of the embedder.
+    ``wanted`` are the vectors, shape ``[n, d]``, of the nodes with the keys ``own``, in order;
+    ``blocks`` are keys and vectors of all nodes. ``most`` neighbours per node, of similarity
+    ``least`` or more.
     """
     neighbours: list[list[tuple[float, int]]] = [[] for _ in own]
     for keys, vectors in blocks:

@@ -107,12 +107,9 @@ def _do_nothing() -> None:
 class MaintenanceRunner:
     """Runs maintenance on a graph store.
 
-    Attributes:
-        store: The graph store.
-        settings: Thresholds of all steps.
-        notes: Vector index of notes; None in a process without the index.
-        held: Asks the vector index which of some nodes it holds; None without an index.
-        sync_index: Brings the index in line with the store; safe to repeat.
+    ``notes`` and ``held``, which asks the vector index which of some nodes it holds, are None in a
+    process without the index. ``sync_index`` brings the index in line with the store; safe to
+    repeat.
     """
 
     store: GraphStore
@@ -127,14 +124,6 @@ class MaintenanceRunner:
         """Run steps, in the order of ``MAINTENANCE_STEPS``.
 
         Queries and learning continue meanwhile; a learner with a conflicting write retries.
-
-        Args:
-            steps: Names of the steps to run.
-            dry_run: Report what would change, and change nothing.
-
-        Raises:
-            InvalidInputError: A step does not exist, or there are none.
-            StoreLockedError: Maintenance or an ingest is running already.
         """
         steps = parse_texts(steps, name="steps")
         unknown = [step for step in steps if step not in MAINTENANCE_STEPS]
@@ -165,9 +154,6 @@ class MaintenanceRunner:
 
         The empty id, of a run without changes, does nothing. Deleted turn records and notes are not
         restored.
-
-        Raises:
-            NotFoundError: The journal has no such run.
         """
         if not run:
             return

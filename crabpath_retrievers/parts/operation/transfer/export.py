@@ -41,11 +41,7 @@ class Dump:
         self._connection = connection
 
     def require_finished(self) -> None:
-        """Refuse a store with an unfinished ingest.
-
-        Raises:
-            StoreError: An ingest was interrupted or is running.
-        """
+        """Refuse a store with an unfinished ingest."""
         # Work for the vector index does not matter: a copy fills an index of its own.
         waits = sa.exists(sa.select(s.staging.c.id).where(s.staging.c.operation != "index"))
         if self._connection.scalar(sa.select(waits)):
@@ -62,11 +58,7 @@ class Dump:
         return {name: own if t is s.meta else sa.true() for name, t in EXPORTED.items()}
 
     def select_namespace(self, name: str) -> dict[str, sa.ColumnElement[bool]]:
-        """Select all rows of one namespace, each table before those that refer to it.
-
-        Raises:
-            NotFoundError: There is no such namespace.
-        """
+        """Select all rows of one namespace, each table before those that refer to it."""
         key = self._connection.scalar(
             sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
         )
@@ -132,11 +124,7 @@ class Dump:
 
 @contextmanager
 def open_dump(store: GraphStore) -> Iterator[Dump]:
-    """One consistent state of a store, which later changes do not affect.
-
-    Raises:
-        StoreError: An ingest is unfinished.
-    """
+    """One consistent state of a store, which later changes do not affect."""
     with store.open_snapshot() as connection:
         dump = Dump(connection)
         dump.require_finished()
@@ -150,16 +138,7 @@ ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 def _write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable]) -> Manifest:
     """Write an archive to a temporary file, and rename it when it is complete.
 
-    Args:
-        path: Path of the archive; an existing archive is replaced.
-        manifest: The manifest without row counts.
-        tables: Tables to write; read once, in order.
-
-    Returns:
-        The manifest with its row counts.
-
-    Raises:
-        InvalidInputError: The path cannot be written.
+    The given manifest has no row counts, the returned one has; tables are read once, in order.
     """
     rows: dict[str, int] = {}
     with open_replacement(path, str(path)) as file, ZipFile(file, "w") as archive:

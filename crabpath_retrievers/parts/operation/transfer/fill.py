@@ -58,14 +58,9 @@ def import_store(
 ) -> ImportResult:
     """Write all rows of another store, with their keys; vectors are queued for the index.
 
-    Args:
-        tx: The transaction, of an empty store.
-        blocks: Rows of all tables; read once, within the transaction.
-        last: Highest key that each table with generated keys has assigned, by table name.
-        origin: Identifies the copied store, so that a repeated import is recognised.
-
-    Raises:
-        InvalidInputError: This store is not empty.
+    Blocks are read once, within the transaction, of an empty store. ``last`` is the highest key
+    that each table with generated keys has assigned; ``origin`` identifies the copied store, so
+    that a repeated import is recognised.
     """
     tx.touches_corpus = True
     for table in (s.nodes, s.namespaces, s.feedback, s.staging):
@@ -141,16 +136,8 @@ def import_namespace(
 
     Rows that refer to a document which does not exist here are left out.
 
-    Args:
-        tx: The transaction.
-        namespace: Its name in this store, which has none of that name.
-        former: Its name in the other store.
-        documents: Ids of the documents of the other store, by their keys there.
-        blocks: Rows of the tables of a namespace, each after those that it refers to; read once,
-            within the transaction.
-
-    Raises:
-        InvalidInputError: The namespace exists already.
+    It was named ``former`` there; ``documents`` are the ids by key there. Blocks are read once,
+    within the transaction, each table after those that it refers to.
     """
     tx.touches_corpus = True
     if tx.find_key(namespace) is not None:
@@ -330,11 +317,7 @@ def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
 
 
 def select_namespace(archive: Archive, namespace: str | None) -> str | None:
-    """Return the namespace to import; None for the whole store.
-
-    Raises:
-        InvalidInputError: The archive does not contain the namespace.
-    """
+    """Return the namespace to import; None for the whole store."""
     wanted = archive.manifest.namespace if namespace is None else namespace
     if wanted is None:
         return None
@@ -365,16 +348,8 @@ def fill_namespace(
 ) -> ImportResult:
     """Write the learned data of a namespace into a store with the same documents.
 
-    Args:
-        store: The store to write.
-        archive: Archive with the namespace.
-        former: Name of the namespace in the archive.
-        name: Name of the namespace in the store.
-        replace: Whether to forget the namespace of this name in the store first.
-
-    Raises:
-        InvalidInputError: The namespace exists in the store, and ``replace`` is False.
-        EmbeddingMismatchError: The store was built with another embedder.
+    ``former`` is its name in the archive; with ``replace`` the namespace of this ``name`` is
+    forgotten first.
     """
     changes: list[Change] = [Write(forget_namespace, name)] if replace else []
     changes += _check_embedder(store, archive.manifest.embedder)

@@ -36,10 +36,6 @@ def read_table(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, bytes, 
     The first row names the columns, in small or capital letters; those that are no ``fields`` are
     left out, and so are empty cells. Commas, semicolons or tabs stand between cells, ``|``, ``;``
     or line breaks between the documents of one cell.
-
-    Raises:
-        InvalidInputError: There is no column with the question.
-        OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         header = file.readline()
@@ -177,10 +173,8 @@ _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 class ReplayLine(NamedTuple):
     """A line of a replay file.
 
-    Attributes:
-        number: Its number, from 1.
-        text: Its bytes; of a row of a table the JSON object that says the same.
-        why: Why it cannot be read; empty where it can.
+    Numbers begin with 1; of a row of a table the text is the JSON object that says the same.
+    ``why`` says why it cannot be read; empty where it can.
     """
 
     number: int
@@ -196,10 +190,7 @@ class ReplayLine(NamedTuple):
 class ReplayRecord(NamedTuple):
     """The content of one line.
 
-    Attributes:
-        query: Text of the query.
-        task_type: Type of the task, if it had one.
-        said: Fields of the feedback; None where nothing was said.
+    ``said`` are the fields of the feedback; None where nothing was said.
     """
 
     query: str
@@ -223,11 +214,7 @@ def hash_lines(lines: Iterable[ReplayLine]) -> Iterator[tuple[ReplayLine, str]]:
 
 
 def read_lines(path: Path) -> Iterator[ReplayLine]:
-    """Yield the lines of a file that are not blank; of a file named ``.csv`` the rows.
-
-    Raises:
-        InvalidInputError: The file cannot be read, or is a table without questions.
-    """
+    """Yield the lines of a file that are not blank; of a file named ``.csv`` the rows."""
     try:
         if path.suffix.lower() == ".csv":
             yield from (ReplayLine(*row) for row in read_table(path, _ALL_FIELDS))
@@ -245,9 +232,6 @@ def parse_line(line: ReplayLine) -> ReplayRecord:
     """Parse a line.
 
     What is relevant was judged: without an outcome it counts as a success.
-
-    Raises:
-        InvalidInputError: The line cannot be replayed.
     """
     if line.why:
         raise InvalidInputError(line.why)
@@ -302,10 +286,8 @@ def _parse_object(text: bytes) -> dict[str, Any]:
 class ReplayCheckpoint(NamedTuple):
     """Progress of a replay.
 
-    Attributes:
-        line: Number of the last replayed line; 0 for none.
-        digest: SHA-256 of all lines up to it.
-        name: Id of the last line whose query was asked; empty for none.
+    ``line`` is the last replayed one, ``digest`` the SHA-256 of all lines up to it, ``name`` the id
+    of the last line whose query was asked.
     """
 
     line: int = 0
@@ -313,21 +295,13 @@ class ReplayCheckpoint(NamedTuple):
     name: str = ""
 
     def write(self, path: Path) -> None:
-        """Write the checkpoint atomically to a private file.
-
-        Raises:
-            InvalidInputError: The file cannot be written.
-        """
+        """Write the checkpoint atomically to a private file."""
         with open_replacement(path, f"the checkpoint {path}") as file:
             file.write(json.dumps(self._asdict()).encode())
 
     @classmethod
     def load(cls, path: Path) -> "ReplayCheckpoint":
-        """Load a checkpoint; an empty one if the file does not exist.
-
-        Raises:
-            InvalidInputError: The file is not a checkpoint.
-        """
+        """Load a checkpoint; an empty one if the file does not exist."""
         try:
             if not path.exists():
                 return cls()
