@@ -21,9 +21,7 @@ from crabpath_retrievers.core.changes import (
     EpisodeContent,
     KeepEpisode,
     LearnedDelta,
-    LearnPassively,
     ModelEffects,
-    SettleFeedback,
     TransitionCount,
     WeightDelta,
 )
@@ -75,6 +73,8 @@ from crabpath_retrievers.storage.read.learned import (
     StoredEpisode,
     StoredFeedback,
 )
+from crabpath_retrievers.storage.write.learned import settle_feedback, write_passive_lesson
+from crabpath_retrievers.storage.write.transaction import Write
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class FeedbackLearner:
         )
         limited = _explain_limit(credited, weighted)
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
-        settled = [] if note is None else [SettleFeedback(stored.sequence, note)]
+        settled = [] if note is None else [Write(settle_feedback, stored.sequence, note)]
         return [consumed, *changes, *settled], note
 
     def _compare_memories(
@@ -508,7 +508,7 @@ def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> Non
         _to_pairs(update.count_changes, keys),
     )
     if deltas or pairs:
-        store.apply([LearnPassively(turn.namespace, deltas, pairs, turn.id)])
+        store.write(write_passive_lesson, turn.namespace, deltas, pairs, turn.id)
 
 
 def _read_edges(

@@ -28,8 +28,6 @@ from crabpath_retrievers.core.changes import (
     Change,
     ConsumeFeedback,
     KeepFeedback,
-    ReviseFeedback,
-    SettleFeedback,
     WeightDelta,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
@@ -65,6 +63,7 @@ from crabpath_retrievers.storage.read.learned import (
     UnreadableFeedback,
 )
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
+from crabpath_retrievers.storage.write.learned import revise_feedback, settle_feedback
 
 _log = logging.getLogger(__name__)
 _BATCH = 64  # feedbacks read at once
@@ -263,7 +262,7 @@ class Recorder:
                 if isinstance(stored, UnreadableFeedback):
                     # So that no process reads it again.
                     _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-                    store.apply([SettleFeedback(last, f"it {stored.why}", "refused")])
+                    store.write(settle_feedback, last, f"it {stored.why}", "refused")
                     statuses.append("refused")
                 elif last not in self._failed:
                     receipt = self._try(store, stored)
@@ -518,14 +517,14 @@ def _are_of_one_turn(store: Store, *given: Feedback) -> bool:
 
 def _revise(store: Store, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
     """Replace the content of stored feedback, which waits again."""
-    store.apply([ReviseFeedback(stored.sequence, stored.feedback, given)])
+    store.write(revise_feedback, stored.sequence, stored.feedback, given)
     return store.learned.read_feedback(stored.sequence)
 
 
 def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
-    store.apply([SettleFeedback(stored.sequence, str(why.note), status, stored.created)])
+    store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)
     with suppress(NotFoundError):  # it is kept where somebody can forget it
         # Another process may have applied or revised it in the meantime.
         known = store.learned.read_feedback(stored.sequence)

@@ -10,12 +10,13 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
+from pydantic import ValidationError
 
 from crabpath_retrievers.core.metadata import (
     EVERYTHING,
@@ -244,6 +245,11 @@ class VectorStoreIndex(VectorIndex):
         raise_interruption(error)
         if isinstance(error, CrabPathError):
             return error
+        if isinstance(error, ValidationError):
+            return StoreError(
+                f"{self.description} holds a document that its own searches fail at, such as one "
+                f"without a text: fill or delete it ({error})"
+            )
         if isinstance(error, AssertionError) or _DIMENSION.search(str(error)):
             return EmbeddingMismatchError(
                 f"{self.description} holds vectors of another dimension "
@@ -432,16 +438,18 @@ class FaissKind(StoreKind, of="FAISS"):
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Fetch the documents that the store contains."""
-        found = ((each, self.store.docstore.search(each)) for each in ids)
+        search = self.store.docstore.search
+        numbers = ((each, int(each)) for each in ids if _NUMBER.fullmatch(each))
+        found = ((name, search(each)) for name, each in (*zip(ids, ids, strict=True), *numbers))
         return [
-            document.model_copy(update={"id": each})
-            for each, document in found
+            document.model_copy(update={"id": name})
+            for name, document in found
             if isinstance(document, Document)
         ]
 
     def documents(self) -> Iterator[Document]:
         """All documents."""
-        yield from self.fetch_documents(list(self.store.index_to_docstore_id.values()))
+        yield from self.fetch_documents([*map(str, self.store.index_to_docstore_id.values())])
 
 
 def _require_key(fits: object, key: str, store: str, needed: str) -> None:
@@ -618,16 +626,25 @@ class MilvusKind(StoreKind, of="Milvus"):
 
     def documents(self) -> Iterator[Document]:
         """All documents, page by page."""
-        if self._primary is None:
-            return
-        pages = self.store.client.query_iterator(
-            self.store.collection_name, batch_size=_PAGE, output_fields=["*"]
-        )
-        with closing(pages):
-            while page := pages.next():
-                for row in page:
-                    found = self.store._parse_document(dict(row))  # noqa: SLF001  as its searches do
-                    yield found.model_copy(update={"id": str(row[self._primary])})
+        key, after = self._primary, ""
+        while key:
+            # Its own iterator writes ids into expressions as they are, and hangs at some.
+            page = self.store.client.query(
+                self.store.collection_name,
+                filter=after,
+                output_fields=["*"],
+                limit=_PAGE,
+                iterator="True",  # in the order of ids
+                reduce_stop_for_best="True",
+            )
+            if not page:
+                return
+            last = page[-1][key]
+            after = f"{key} > {last if self._is_counted else _quote(last)}"
+            for row in page:
+                name = str(row[key])
+                found = self.store._parse_document(dict(row))  # noqa: SLF001  as its searches do
+                yield found.model_copy(update={"id": name})
 
 
 def to_milvus(condition: Condition) -> str:
