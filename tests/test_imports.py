@@ -166,14 +166,15 @@ def test_all_distributions_are_of_one_version():
         assert re.findall(r'"crabpath-retrievers\S*==(\S*)"', text) == [version]
     own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     adapter = (ADAPTERS / "llama_index" / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'\nversion = "{version}"' in adapter
+    minilm = (ADAPTERS / "minilm_onnx" / "pyproject.toml").read_text(encoding="utf-8")
+    assert all(f'\nversion = "{version}"' in text for text in (adapter, minilm))
     needed = re.findall(r'"((?:crabpath-retrievers|llama-index-retrievers-crabpath)>=[^"]*)"', own)
     needed += re.findall(r'"(crabpath-retrievers>=[^"]*)"', adapter)
     assert len(needed) == 2
     assert all(Requirement(text).specifier.contains(version) for text in needed)
-    assert set(re.findall(r'"crabpath-(?:lab|server)\S*==(\S*)"', own)) == {version}
+    assert set(re.findall(r'"crabpath-(?:lab|minilm|server)\S*==(\S*)"', own)) == {version}
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
-    for folder in ("llama_index", *PARTS):
+    for folder in ("llama_index", "minilm_onnx", *PARTS):
         assert (ADAPTERS / folder / "LICENSE").read_text(encoding="utf-8") == licence
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
