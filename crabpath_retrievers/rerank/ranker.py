@@ -27,12 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.core.records import (
-    Candidate,
-    Node,
-    NodeHead,
-    compare_vectors,
-)
+from crabpath_retrievers.core.records import Candidate, Node, NodeHead, compare_vectors
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (

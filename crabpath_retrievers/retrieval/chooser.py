@@ -49,21 +49,13 @@ from crabpath_retrievers.retrieval.corrections import (
     find_current_corrections,
     mark_corrections,
 )
-from crabpath_retrievers.retrieval.dates import (
-    Version,
-    choose_versions,
-    find_versions,
-)
+from crabpath_retrievers.retrieval.dates import Version, choose_versions, find_versions
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-    find_deleted,
-    get_owner_lookup,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
 
 _log = logging.getLogger(__name__)
 _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
