@@ -257,6 +257,9 @@ def measure_run(name: str, data: Path, output: Path | None = None) -> None:
         msg = f"docs/figures.json has no run {name}: enter its command and its figures first"
         raise InvalidInputError(msg)
     run = runs[name]
+    if not run["command"].startswith(("crabpath ", "python ")) and output is None:
+        msg = f"the command of {name} is not known ({run['command']}): enter it in the file first"
+        raise InvalidInputError(msg)
     text = _run_command(run["command"], data) if output is None else output.read_text("utf-8")
     run["figures"] = _take(run["figures"], _parse(text, run.get("labels", 1)), name)
     now = datetime.now(timezone.utc)

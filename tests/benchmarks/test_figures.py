@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -175,7 +174,8 @@ def test_an_output_without_the_figures_is_refused(file, tmp_path):
     (tmp_path / "output.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="has no set/dataset"):
         measure_run("set", tmp_path, tmp_path / "output.json")
+    with pytest.raises(InvalidInputError, match="is not known"):
+        measure_run("set", tmp_path)
     with pytest.raises(InvalidInputError, match="no run other"):
         measure_run("other", tmp_path)
     assert look_up("set/dataset/queries", read_figures(file)) == [1500]
-    assert sys.executable
