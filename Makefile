@@ -1,4 +1,4 @@
-.PHONY: demo test test-all test-pooler check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi reference fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all test-pooler check release docs figures bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi reference fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,6 +6,8 @@ PYTHON ?= python3
 STAMP := $(VENV)/.complete
 # Distributions beside the base.
 PARTS := adapters/llama_index adapters/crabpath_server adapters/crabpath_lab
+# The embedder, whose wheel gets its model when it is built.
+MODEL := adapters/minilm_onnx
 # One more worker than cores: a third of the time tests wait for disks and servers.
 WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
@@ -28,15 +30,25 @@ test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and bot
 test-pooler: $(STAMP)  ## the tests of PostgreSQL behind PgBouncer, which pools transactions
 	CRABPATH_TEST_POOLER=1 $(BIN)/pytest $(WORKERS) -k "(postgres or pgvector or pooler) and not sqlite"
 
-check: $(STAMP)  ## lint, types, architecture, dependencies
+check: $(STAMP)  ## lint, types, architecture, dependencies, figures
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	for part in $(PARTS); do (cd $$part && $(CURDIR)/$(BIN)/deptry .) || exit 1; done
+	for part in $(PARTS) $(MODEL); do (cd $$part && $(CURDIR)/$(BIN)/deptry .) || exit 1; done
+	$(BIN)/python -m benchmarks figures --check
 	$(MAKE) --no-print-directory docs
+
+release: $(STAMP)  ## what is published, in dist/; stops where a figure is older than its code
+	$(BIN)/python -m benchmarks figures --check --fresh
+	$(BIN)/python -m pip install --quiet build twine
+	for part in . $(PARTS) $(MODEL); do $(BIN)/python -m build --outdir dist $$part || exit 1; done
+	$(BIN)/twine check --strict dist/*
+
+figures: $(STAMP)  ## the numbers of docs/figures.json, in the pages; RUNS of it measured again first, DATA the data sets
+	$(BIN)/python -m benchmarks figures $(RUNS) $(if $(DATA),--data $(DATA))
 
 docs: $(STAMP)  ## the documentation site, in site/; every broken link is an error
 	$(BIN)/python docs/generate.py --check
@@ -90,11 +102,11 @@ prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI, MUSIQUE, SCIFACT
 env: $(STAMP)
 
 # torch first and pinned: without the pin the CUDA build and its gigabytes come along.
-$(STAMP): pyproject.toml $(PARTS:%=%/pyproject.toml) constraints.txt
+$(STAMP): pyproject.toml $(PARTS:%=%/pyproject.toml) $(shell find $(MODEL) -type f) constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" $(PARTS:%=-e %) --group dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" $(PARTS:%=-e %) ./$(MODEL) --group dev
 	rm -rf $(MCP_ADAPTERS)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(MCP_ADAPTERS) mcp==1.30.0 langchain-mcp-adapters==0.3.2
 	touch $@

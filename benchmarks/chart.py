@@ -1,10 +1,10 @@
 """The chart of the README: one measure of several evaluations, as an SVG file."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import read_figures
 from crabpath_lab.output import make_folder
 from crabpath_lab.reporting.plots import error_bars
 from crabpath_retrievers import InvalidInputError
@@ -26,21 +26,21 @@ _NAMES = {
 _WIDTH = 0.2  # of a bar; the groups are 1 apart
 
 
-def draw_chart(files: Sequence[Path], write: Path, metric: str) -> None:
+def draw_chart(names: Sequence[str], write: Path, metric: str) -> None:
     """Draw a group of bars per evaluation, a bar per method, with its 95 % interval.
 
     Args:
-        files: What ``crabpath eval --json`` wrote, one file per data set.
+        names: Runs of ``docs/figures.json``, one per data set.
         write: The SVG file.
-        metric: A measure that all files have, such as ``full@5``.
+        metric: A measure that all runs have, such as ``full@5``.
 
     Raises:
-        InvalidInputError: A file is no evaluation of these methods, or lacks the measure.
+        InvalidInputError: A run is no evaluation of these methods with this measure.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    runs = [_read_run(file, metric) for file in files]
+    runs = [_read_run(name, metric) for name in names]
     make_folder(write.parent, "hold the chart")
     # Text stays text, and nothing in the file depends on when or where it was drawn.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "crabpath", "font.size": 9}):
@@ -60,20 +60,18 @@ def draw_chart(files: Sequence[Path], write: Path, metric: str) -> None:
         figure.savefig(write, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def _read_run(file: Path, metric: str) -> Mapping[str, Any]:
-    try:
-        run = json.loads(file.read_text(encoding="utf-8"))
-        missing = [name for name in _SHOWN if metric not in run["methods"][name]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        msg = f"{file} is no evaluation of {', '.join(_SHOWN)}: write it by crabpath eval --json"
-        raise InvalidInputError(msg) from error
-    if missing:
-        msg = f"{file} has no {metric}: name a measure that crabpath eval computed"
+def _read_run(name: str, metric: str) -> Mapping[str, Any]:
+    run: dict[str, Any] = read_figures().get(name, {}).get("figures", {})
+    methods = run.get("methods", {})
+    if any(metric not in methods.get(method, {}) for method in _SHOWN):
+        msg = (
+            f"the run {name} has no {metric} of {', '.join(_SHOWN)}: enter it in docs/figures.json"
+        )
         raise InvalidInputError(msg)
-    return run  # type: ignore[no-any-return]
+    return run | {"name": name}
 
 
 def _describe(run: Mapping[str, Any]) -> str:
     about = run["dataset"]
     counts = f"{about['queries']} questions, {about['documents']:,} documents"
-    return f"{_NAMES[about['name']]}\n{counts}"
+    return f"{_NAMES[run['name']]}\n{counts}"

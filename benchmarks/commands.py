@@ -292,17 +292,42 @@ def run_soak(
         raise typer.Exit(1)
 
 
+@app.command("figures")
+@report_errors
+def write_figures(
+    names: Annotated[list[str] | None, typer.Argument(help="Runs to measure again first.")] = None,
+    data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path(),
+    output: Annotated[
+        Path | None, typer.Option(help="What the command of the one run has written already.")
+    ] = None,
+    *,
+    check: Annotated[bool, typer.Option(help="Write nothing; exit code 1 if a page is wrong.")] = (
+        False
+    ),
+    fresh: Annotated[bool, typer.Option(help="Exit code 1 if a figure is old, too.")] = False,
+) -> None:
+    """Write the figures of docs/figures.json into the pages; name runs to measure them again."""
+    from benchmarks.figures import list_old, measure_run, read_figures, update_pages
+
+    for name in names or ():
+        measure_run(name, data, output)
+    faults, old = update_pages(check=check), list_old(read_figures())
+    for line in (*faults, *(f"old: {line}" for line in old)):
+        typer.echo(line, err=True)
+    raise typer.Exit(1 if faults or (fresh and old) else 0)
+
+
 @app.command("chart")
 @report_errors
 def draw_readme_chart(
-    files: Annotated[list[Path], typer.Argument(help="What crabpath eval --json wrote.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Runs of docs/figures.json.")] = None,
     write: Annotated[Path, typer.Option(help="The SVG file.")] = Path("docs/assets/recall.svg"),
     metric: Annotated[str, typer.Option(help="The measure that is drawn.")] = "full@5",
 ) -> None:
     """Draw the chart of the README from the figures of evaluations."""
     from benchmarks.chart import draw_chart
 
-    draw_chart(files, write, metric)
+    draw_chart(names or ["2wiki", "hotpotqa", "multihoprag"], write, metric)
 
 
 @app.command("house")
@@ -678,7 +703,8 @@ def study_small_talk(
     from crabpath_lab.commands.evaluation import split_names
 
     typer.echo(
-        "| data | min_score | small talk without a document | questions without | right lost |"
+        "| data | min_score | small talk without a document | questions without one "
+        "| right documents lost |"
     )
     typer.echo("|---|---|---|---|---|")
     names = split_names(datasets)

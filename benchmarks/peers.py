@@ -187,11 +187,11 @@ def compute_ndcg(shown: Sequence[str], gold: Collection[str]) -> float:
 
 
 ANSWERS_HEADER = (
-    "| data | questions | system | recall@5 | second half | nDCG@10 | CrabPath − it, recall@5 |\n"
+    "| data | system | questions | recall@5 | second half | nDCG@10 | CrabPath less it, recall@5 |\n"
     "|---|---|---|---|---|---|---|"
 )
 SIBLINGS_HEADER = (
-    "| system | right before, of 120 | right after one report, least to most | others lost |\n"
+    "| system | right before | right after one report, least to most | others lost |\n"
     "|---|---|---|---|"
 )
 
@@ -204,7 +204,7 @@ def render_answers(data: str, rows: Iterable[PeerFigures]) -> Iterator[str]:
         half = len(row.recall) // 2
         less = "" if ours is None or ours is row else _render_difference(ours.recall, row.recall)
         yield (
-            f"| {data} | {len(row.recall)} | {row.name} | {_render_mean(row.recall)} | "
+            f"| {data} | {row.name} | {len(row.recall)} | {_render_mean(row.recall)} | "
             f"{np.mean(row.recall[half:]):.3f} | {np.mean(row.ndcg):.3f} | {less} |"
         )
 

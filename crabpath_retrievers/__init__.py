@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.learning import MemoryLearning, MemoryNamespaces
     from crabpath_retrievers.memory.services import Readiness
-    from crabpath_retrievers.parts.operation.maintenance import MaintenanceReport
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
         examine,
     )
     from crabpath_retrievers.parts.operation.maintenance.health import HealthReport
+    from crabpath_retrievers.parts.operation.maintenance.runner import MaintenanceReport
     from crabpath_retrievers.parts.operation.memory_maintenance import MemoryMaintenance
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
     from crabpath_retrievers.parts.operation.migrate import migrate
@@ -211,7 +211,7 @@ _MODULES = {
     "memory.documents": "Forgotten",
     "memory.learning": "MemoryLearning MemoryNamespaces",
     "memory.services": "Readiness",
-    "parts.operation.maintenance": "MaintenanceReport",
+    "parts.operation.maintenance.runner": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
     "parts.operation.maintenance.doctor": "Diagnosis Finding examine",
     "parts.operation.maintenance.health": "HealthReport",
@@ -250,7 +250,7 @@ _LAZY["ShadowRetriever"] = "crabpath_lab.shadow"
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

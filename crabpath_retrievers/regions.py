@@ -12,16 +12,16 @@ P(success | region, action): Beta posteriors that back off from fine to coarse r
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes import STATES, RegionKey, TransitionCount
+from crabpath_retrievers.core.changes import RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
@@ -31,7 +31,6 @@ from crabpath_retrievers.storage.read.walk import Clock
 
 WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
-_MAX_STATES = 10_000  # states that are compared: 30 MiB with 384 dimensions
 
 
 @dataclass(frozen=True)
@@ -85,44 +84,41 @@ class _HubCache:
 
     Attributes:
         version: Version of the hubs when it was created; what was read since is at least as new.
-        sizes: Number of hubs by level.
+        known: All levels that have hubs.
+        levels: Those with transition counts, finest first.
         hubs: Hubs of the levels that were read.
         nodes: By level and key of the node: hash of its vector, key of its hub.
     """
 
     version: int
-    sizes: dict[int, int]
+    known: Collection[int] = ()
+    levels: tuple[int, ...] = ()
     hubs: dict[int, Hubs] = field(default_factory=dict)
     nodes: dict[RegionKey, tuple[int, int]] = field(default_factory=dict)
 
 
 class RegionIndex:
-    """Assigns vectors and nodes to regions. Safe to use from several threads."""
+    """Assigns vectors and nodes to regions. Safe to use from several threads.
+
+    ``version`` is that of the hubs where it has been read already (``Clock.hubs``), and ``read``
+    the reader of the operation that asks; None reads the version, and from the store.
+    """
 
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
         """Read hubs from ``store``."""
         self._store, self._settings = store, settings
-        self._cache = _HubCache(-1, {})
+        self._cache = _HubCache(-1)
         self._lock = threading.Lock()
 
     def levels(self, version: int | None = None, read: Reader | None = None) -> tuple[int, ...]:
         """Return the levels with transition counts, finest first; none in a very small corpus.
 
         From the first one with at most ``most`` hubs to the last one with at least two.
-
-        Args:
-            version: Version of the hubs, if it has been read already (``Clock.hubs``).
-            read: Reader of the operation that asks; None for the store.
         """
-        return self._select_levels(self._read_cache(read or self._store, version))
+        return self._read_cache(read or self._store, version).levels
 
     def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
-
-        Args:
-            level: The level.
-            version: Version of the hubs, if it has been read already.
-            read: Reader of the operation that asks; None for the store.
 
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
@@ -132,7 +128,7 @@ class RegionIndex:
         read = read or self._store
         cache = self._read_cache(read, version)
         if (nearest_keys := self._load_hubs(read, cache, level)) is None:
-            levels = ", ".join(map(str, self._select_levels(cache)))
+            levels = ", ".join(map(str, cache.levels))
             hint = f"use one of {levels}" if levels else "this memory is too small for any"
             msg = f"level {level} has no hub: {hint}"
             raise NotFoundError(msg)
@@ -141,15 +137,12 @@ class RegionIndex:
     def places(
         self, vector: Vector, version: int | None = None, read: Reader | None = None
     ) -> tuple[RegionKey, ...]:
-        """Return the regions of a unit vector, shape ``[d]``, whole corpus first.
-
-        Further arguments as for :meth:`hubs`.
-        """
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
         read = read or self._store
         cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
             (level, hubs.nearest(row)[0])
-            for level in self._select_levels(cache)
+            for level in cache.levels
             if (hubs := self._load_hubs(read, cache, level))
         ]
         return (WHOLE_CORPUS, *reversed(nearest_keys))
@@ -159,11 +152,7 @@ class RegionIndex:
     ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
         """Return the regions of a query, whole corpus first; those of nodes, by key and level.
 
-        Args:
-            read: Reader of the operation that asks.
-            vector: Unit query vector, shape ``[d]``.
-            nodes: Unit vectors of the nodes, each of shape ``[d]``, by key.
-            version: Version of the hubs.
+        All are given by their unit vectors, shape ``[d]``.
         """
         places = self.places(np.asarray(vector, dtype=np.float32), version, read)
         found: dict[int, dict[int, int]] = {key: {} for key in nodes}
@@ -183,12 +172,7 @@ class RegionIndex:
     ) -> dict[int, int]:
         """Return the region of each node at a level, by key; empty if the level has lost its hubs.
 
-        Args:
-            keys: Keys of the nodes.
-            vectors: Their unit vectors, each of shape ``[d]``.
-            level: Level of the regions.
-            version: Version of the hubs, if it has been read already.
-            read: Reader of the operation that asks; None for the store.
+        The nodes are given by their keys and their unit vectors, each of shape ``[d]``.
         """
         read = read or self._store
         cache = self._read_cache(read, version)
@@ -212,9 +196,6 @@ class RegionIndex:
                 cache.nodes[level, keys[index]] = (marks[index], nearest_keys[keys[index]])
         return nearest_keys
 
-    def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
-        return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.max_hubs)
-
     def _read_cache(self, read: Reader, version: int | None) -> _HubCache:
         """Return the cache of the current hubs, or of those after ``version``."""
         latest = read.regions.version() if version is None else version
@@ -222,12 +203,14 @@ class RegionIndex:
             # A replica may be older than the version that its answers would be remembered for.
             with self._lock:
                 if self._cache.version < latest:
-                    self._cache = _HubCache(latest, read.primary.regions.sizes())
+                    sizes, most = read.primary.regions.sizes(), self._settings.max_hubs
+                    levels = tuple(level for level, n in sizes.items() if 1 < n <= most)
+                    self._cache = _HubCache(latest, sizes.keys(), levels)
         return self._cache
 
     def _load_hubs(self, read: Reader, cache: _HubCache, level: int) -> Hubs | None:
         """Return the hubs of a level; None if it has none or has lost them in the meantime."""
-        if level in cache.sizes and level not in cache.hubs:
+        if level in cache.known and level not in cache.hubs:
             rows = read.primary.regions.hubs(level)
             if not rows:
                 return None
@@ -235,35 +218,6 @@ class RegionIndex:
             stored = np.stack(vectors).astype(np.float64)
             cache.hubs[level] = Hubs(level, keys, ids, titles, stored)
         return cache.hubs.get(level)
-
-
-class StateHubs:
-    """Reads the states of the episodes of agents in a namespace, as hubs."""
-
-    def __init__(self, store: GraphStore, namespace: str) -> None:
-        """Read ``store``."""
-        self._store, self._namespace = store, namespace
-        self._known: tuple[tuple[int, int], Hubs] | None = None
-
-    def __call__(self) -> Hubs:
-        """The newest 10,000 states; none before an episode in words."""
-        clock = self._store.walk.get_clock(self._namespace)
-        version = (clock.key, clock.learned)
-        if self._known is None or self._known[0] != version:
-            self._known = (version, self._read_states(clock.key))
-        return self._known[1]
-
-    def _read_states(self, namespace: int) -> Hubs:
-        rows = self._store.regions.get_states(namespace, _MAX_STATES)
-        if not rows:
-            return Hubs(STATES, (), (), (), np.zeros((0, 0)))
-        keys, ids, titles, vectors = zip(*rows, strict=True)
-        return Hubs(STATES, keys, ids, titles, np.stack(vectors).astype(np.float64))
-
-
-def find_whole(level: int) -> RegionKey:
-    """All regions of a level together: those of documents, or the states of agents."""
-    return (min(level, 0), 0)
 
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
@@ -285,12 +239,9 @@ class SuccessModel:
     def __init__(
         self, places: Sequence[RegionKey], steps: Iterable[TransitionCount], strength: float
     ) -> None:
-        """Sum the counts.
+        """Sum the counts in a chain of regions, coarsest first; steps of others are ignored.
 
-        Args:
-            places: The chain of regions, coarsest first.
-            steps: Transition counts; those of other regions are ignored.
-            strength: s, in trials.
+        ``strength`` is s, in trials.
         """
         self._strength = strength
         depth = {position: number for number, position in enumerate(places)}
@@ -320,10 +271,8 @@ class SuccessModel:
     def success(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
         """Return P(success | region, action), in (0, 1); an unknown action gets the region's prior.
 
-        Args:
-            action: Action type; empty for any.
-            task: Type of the task; empty for any.
-            depth: Position in the chain of regions; None for the finest.
+        An empty action or task is any. ``depth`` is the place in the chain of regions; None is the
+        finest.
         """
         last = self._depth - 1 if depth is None else depth
         estimates = self._estimate_chain(action, ANY_TASK, last) or [_PRIOR_MEAN]
@@ -406,45 +355,6 @@ def log_odds(probability: float) -> float:
 def shift_log_odds(probability: float, shift: float) -> float:
     """Return a probability shifted in log-odds."""
     return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))
-
-
-class ActionScore(NamedTuple):
-    """Score of an action type in a region.
-
-    Attributes:
-        action: The action type.
-        success: P(success | region, action), in (0, 1).
-        share: P(action | region), in [0, 1].
-        trials: How often it was taken in the region.
-        low, high: The 95 % interval of ``success``, by its standard deviation.
-    """
-
-    action: str
-    success: float
-    share: float
-    trials: float
-    low: float
-    high: float
-
-
-def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
-    """Score every action type that was ever taken, sorted by name.
-
-    Args:
-        chances: Success estimates of the region.
-        task: Type of the task; empty for any.
-    """
-    return [
-        ActionScore(
-            action,
-            success := chances.success(action, task),
-            chances.share(action, task),
-            chances.trials(action, task),
-            max(0.0, success - (width := chances.measure_width(action, task))),
-            min(1.0, success + width),
-        )
-        for action in chances.actions
-    ]
 
 
 def list_tried_actions(

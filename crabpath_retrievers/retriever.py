@@ -343,8 +343,8 @@ class CrabPathRetriever(BaseRetriever):
         after :meth:`refresh`, or when the store is wrapped again.
 
         Args:
-            vectorstore: The store, or its ``as_retriever()`` with its ``k`` and ``filter``. Chroma,
-                FAISS and the in-memory store list their documents; for others pass ``documents``.
+            vectorstore: The store, or its ``as_retriever()`` with its ``k`` and ``filter``. Stores
+                of docs/how-to/existing-data.md list their documents; for others pass ``documents``.
             path: Where to keep the graph; None for this process. Wrapping again with the same path
                 reads only what changed.
             documents: The store's documents with their ids, where it cannot list them.

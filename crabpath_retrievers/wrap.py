@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from pydantic import ValidationError
 from typing_extensions import Unpack
 
 from crabpath_retrievers.crabpath import CrabPath
@@ -130,6 +131,9 @@ def _list_search_problems(
         raise
     except Exception as error:
         msg = f"{index.description} failed at a search by vector: {error or type(error).__name__}"
+        if isinstance(error, ValidationError):
+            msg += "; fill or delete its documents without a text"
+            raise StoreError(msg) from error
         if isinstance(error, (ValueError, AssertionError)) or "dimension" in str(error):
             msg += "; pass the embedder that it was filled with as embeddings="
             raise EmbeddingMismatchError(msg) from error

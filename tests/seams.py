@@ -92,7 +92,7 @@ def get_remembered_texts(store: GraphStore) -> Any:
 
 def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
     """Have the packaged model embed texts by a function, which gets the model's own one first."""
-    object.__setattr__(model, "_embed", partial(wrap, model._embed))  # pydantic sets no method
+    model._embed = partial(wrap, model._embed)
 
 
 _WRITERS_OF_PARTS = (

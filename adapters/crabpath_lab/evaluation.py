@@ -33,7 +33,7 @@ from crabpath_lab.simulated_model import load_chat_model
 from crabpath_lab.statistics import measure_calibration
 from crabpath_lab.streams.prequential import StreamSchedule
 from crabpath_lab.streams.simulated_feedback import FeedbackSimulator
-from crabpath_lab.streams.stream import Stream, StreamResult
+from crabpath_lab.streams.stream import Stream, StreamResult, find_learner
 from crabpath_retrievers.config import RankSettings, SeedSettings, Settings
 
 _MIB = 1024 * 1024
@@ -50,6 +50,8 @@ def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
     """
     begun = time.perf_counter()
     asked_once = [name for name in plan.methods if name not in LEARNER_NAMES]
+    for learner in plan.list_learners():  # one that cannot be had is refused before all else
+        find_learner(learner)
     methods = select_methods(asked_once) if asked_once or not plan.stream else {}
     if plan.router is not None:
         methods["routed"] = make_routed(load_chat_model(plan.router), plan.prices)
@@ -82,7 +84,7 @@ def _run_streams(
     plan: EvaluationPlan, dataset: Dataset, embeddings: Embeddings
 ) -> dict[str, StreamResult]:
     """Run the learners of the plan on a stream; an empty result without learners."""
-    learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
+    learners = plan.list_learners()
     if not learners:
         return {}
     # A simulated chain reads five documents, or as many as the largest cut-off below that.
@@ -123,7 +125,7 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
         "name": plan.dataset,
         "queries": len(dataset.queries),
         "documents": len(dataset.documents),
-        "file": plan.data.resolve().name,
+        "file": plan.data.resolve().name if plan.data else None,
         **{name: getattr(plan, name) for name in _DESCRIBED},
         "stream": _describe_stream(plan),
         "questions_left_out": dataset.left_out,

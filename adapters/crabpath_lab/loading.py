@@ -1,8 +1,11 @@
 """Loads what an option names by ``module:attribute``."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from crabpath_retrievers.errors import InvalidInputError
 
 
 def import_attribute(name: str) -> Any:
@@ -14,6 +17,25 @@ def import_attribute(name: str) -> Any:
     if not module or not attribute or Path(name).exists():
         return None
     return getattr(import_module(module), attribute)
+
+
+def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
+    """What a name means: one of those known, or the callable that ``module:attribute`` names.
+
+    Anything else raises InvalidInputError, which calls it ``what``.
+    """
+    if name in known:
+        return known[name]
+    try:
+        found = import_attribute(name)
+    except Exception as error:  # whatever a module of others raises
+        msg = f"the {what} {name!r} cannot be imported ({type(error).__name__}: {error})"
+        raise InvalidInputError(msg) from error
+    if not callable(found):
+        choice = f"choose among {', '.join(known)}, or give module:attribute"
+        msg = f"there is no {what} {name!r}: {choice}, with commas between"
+        raise InvalidInputError(msg)
+    return found
 
 
 def load_attribute(name: str) -> Any:

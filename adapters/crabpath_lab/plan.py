@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from crabpath_lab import datasets
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.datasets.sample import load_small_sample
 from crabpath_lab.streams.prequential import STREAM_KINDS, StreamKind
 from crabpath_lab.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers.errors import InvalidInputError
@@ -22,6 +23,8 @@ DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
         "beir": datasets.load_beir,
     }
 )
+SAMPLE = "sample"
+"""Name of the data set that ships with the package: no ``data`` is given for it."""
 LEARNER_NAMES = ("learned", "knn", "beta", "average", "cache")  # methods that only a stream has
 SETTINGS = ("pooled", "closed")
 _SHORTEST = 4  # questions of a stream, one a quarter
@@ -33,7 +36,8 @@ class EvaluationPlan:
     """One run of the evaluation: the options of ``crabpath eval``, as its help describes them.
 
     Attributes:
-        methods: Names of methods; all are asked to the same depth.
+        methods: Names of methods, or ``module:attribute``; all are asked to the same depth.
+        learners: What learns from a stream, likewise; names of learners may stand in ``methods``.
         ks: Cut-offs of recall and full evidence, rising.
         limit, seed: Most questions, and what draws them and the resamples; None takes the first.
         split: Cut passages into chunks, as long pages are.
@@ -47,8 +51,9 @@ class EvaluationPlan:
     """
 
     dataset: str
-    data: Path
+    data: Path | None = None
     methods: tuple[str, ...] = ("dense", "lexical", "hybrid", "cold")
+    learners: tuple[str, ...] = ()
     ks: tuple[int, ...] = (2, 5, 10)
     limit: int | None = None
     split: bool = False
@@ -72,7 +77,11 @@ class EvaluationPlan:
 
     def __post_init__(self) -> None:
         """Validate names and ranges; InvalidInputError says what to give instead."""
-        _require_known("data set", self.dataset, tuple(DATASETS))
+        _require_known("data set", self.dataset, (SAMPLE, *DATASETS))
+        if (self.data is None) != (self.dataset == SAMPLE):
+            given = "has its own data: leave out" if self.dataset == SAMPLE else "needs"
+            msg = f"the data set {self.dataset!r} {given} --data"
+            raise InvalidInputError(msg)
         _require_known("--setting", self.setting, SETTINGS)
         _require_known("--level", self.level, LEVELS)
         if self.seed is not None and self.seed < 0:
@@ -84,13 +93,13 @@ class EvaluationPlan:
         _require_known("--feedback", self.feedback, FEEDBACK_KINDS)
         if self.stream is not None:
             _require_known("--stream", self.stream, STREAM_KINDS)
-        learners = [name for name in self.methods if name in LEARNER_NAMES]
+        learners = self.list_learners()
         if learners and self.stream is None:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
             raise InvalidInputError(msg)
         if self.stream and not learners:
             known = ", ".join(LEARNER_NAMES)
-            msg = f"a stream needs a method that learns: add one of {known} to --methods"
+            msg = f"a stream needs what learns: --learners with one of {known}, or module:attribute"
             raise InvalidInputError(msg)
         if self.stream and (self.setting, self.level) != ("pooled", "document"):
             msg = "a stream is measured on pooled documents: leave out --setting and --level"
@@ -109,9 +118,17 @@ class EvaluationPlan:
                 msg = f"{name} must be at least {lowest}, not {number}"
                 raise InvalidInputError(msg)
 
+    def list_learners(self) -> tuple[str, ...]:
+        """What learns from a stream, each once."""
+        named = [name for name in self.methods if name in LEARNER_NAMES]
+        return tuple(dict.fromkeys([*named, *self.learners]))
+
     def load(self) -> Dataset:
         """Load the questions to ask; InvalidInputError where the data do not allow the plan."""
-        dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
+        if self.data is None:
+            dataset = load_small_sample().sample(self.limit, self.seed)
+        else:
+            dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
         dataset = replace(dataset, split=dataset.split or self.split)
         if self.setting == "closed" and not dataset.candidates:
             msg = (

@@ -13,9 +13,11 @@ from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.errors import ForbiddenError, NotFoundError
 from crabpath_retrievers.learning.lift import Lift
-from crabpath_retrievers.parts.operation.maintenance import MAINTENANCE_STEPS
 from crabpath_retrievers.parts.operation.maintenance.health import Metric
-from crabpath_retrievers.parts.operation.maintenance.runner import MaintenanceReport
+from crabpath_retrievers.parts.operation.maintenance.runner import (
+    MAINTENANCE_STEPS,
+    MaintenanceReport,
+)
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
 from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove

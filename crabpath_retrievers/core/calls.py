@@ -45,14 +45,7 @@ from opentelemetry.metrics import (
     Observation,
     get_meter,
 )
-from opentelemetry.trace import (
-    Span,
-    SpanKind,
-    Status,
-    StatusCode,
-    get_tracer,
-    set_span_in_context,
-)
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
@@ -69,10 +62,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Operation:
     """A blocking operation.
 
-    Attributes:
-        blocking: Performs it in the calling thread.
-        native: Performs it asynchronously; if None, a worker thread runs ``blocking``.
-        slow: Whether it may take or wait minutes: then threads of their own run it.
+    Without a ``native`` form, a worker thread runs the blocking one; a ``slow`` one, which may take
+    or wait minutes, gets threads of its own.
     """
 
     blocking: Callable[[], Any]
@@ -313,10 +304,8 @@ DEFAULT_TIME_LIMIT = 10.0
 class _WaitBudget:
     """The remaining waiting time of one call.
 
-    Attributes:
-        remaining: Seconds that the call may still wait.
-        deadline: End of the current wait on the monotonic clock; None while not waiting.
-        is_over: Whether the call has ended; threads that it started go on without a limit.
+    The deadline of the current wait is on the monotonic clock, None while not waiting. Once the
+    call ``is_over``, threads that it started go on without a limit.
     """
 
     remaining: float

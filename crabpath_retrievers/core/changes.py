@@ -78,21 +78,6 @@ class KeepFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class ReviseFeedback(Change):
-    """Replace the content of stored feedback, which waits again; effects that it had stay for now.
-
-    Raises ``ConflictError`` when it is no longer what was read.
-
-    ``known`` is the content that was read; vector and added documents are as in
-    :class:`KeepFeedback`.
-    """
-
-    sequence: int
-    known: Feedback
-    new: KeepFeedback
-
-
-@dataclass(frozen=True, slots=True)
 class ModelEffects:
     """Changes of a namespace's ranking model by one feedback; stored for undo.
 
@@ -137,24 +122,6 @@ class ConsumeFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleFeedback(Change):
-    """Attach a note to feedback, and settle it if it still waits.
-
-    Attributes:
-        sequence: Its number in the store.
-        note: The reason, or which parts of applied feedback were ignored.
-        status: ``refused`` and ``repeated`` have no effect on feedback that no longer waits;
-            ``undone`` raises ``ConflictError`` then. None keeps the status.
-        created: When the feedback was given that is settled; None for whenever.
-    """
-
-    sequence: int
-    note: str
-    status: Literal["refused", "repeated", "undone"] | None = None
-    created: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AddUsage(Change):
     """Add to the usage counts of documents.
 
@@ -175,22 +142,6 @@ class AddPairCounts(Change):
 
     namespace: str
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LearnPassively(Change):
-    """Add deltas of weights and evidence for edges that follow from a turn without any outcome.
-
-    Does nothing where the namespace is frozen or gone; else its version grows, as with feedback.
-
-    ``cause`` is the id of the turn; the rest as of :class:`AdjustWeights` and
-    :class:`AddPairCounts`.
-    """
-
-    namespace: str
-    deltas: tuple[WeightDelta, ...]
-    pairs: tuple[tuple[int, int, EdgeKind, float], ...]
-    cause: str
 
 
 class EpisodeContent(NamedTuple):
@@ -215,16 +166,9 @@ class EpisodeContent(NamedTuple):
 class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
 
-    Attributes:
-        id: Id of the episode within the store.
-        query: The query text.
-        vector: Unit vector of the query, shape ``[d]``.
-        turns: Turns to add; negative for undo.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit to add by node id; negative credit counts against a document.
-        clock: Turn to record as its last; None for the current turn of the namespace.
-        user: Id of the user who gave the feedback; None if unknown.
-        before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
+    Turns and credit by node id are added, or subtracted below 0; ``clock`` is None for the current
+    turn of the namespace. ``before`` is what it held when it was read, or ``ConflictError`` is
+    raised; None if it was not read.
     """
 
     namespace: str
@@ -318,9 +262,8 @@ class KeepNote(Change):
 class UseNotes(Change):
     """Update the use counts of notes; ids of other nodes are ignored.
 
-    Attributes:
-        used: Ids of nodes that a successful answer used.
-        seen: Ids of notes whose probation starts again although they were not used.
+    ``seen`` are notes whose probation starts again although they were not ``used`` by a successful
+    answer.
     """
 
     namespace: str
@@ -378,21 +321,3 @@ class AddTransitions(Change):
 
     namespace: str
     steps: tuple[TransitionCount, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UndoFeedback(Change):
-    """Subtract all effects of applied feedback, those on notes too, and release its turns.
-
-    Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
-    since ``version`` was read.
-
-    ``model`` is the ranking model without the feedback, as JSON, ``version`` that of the namespace
-    when it was read. The status of feedback that waits again has no ``note``.
-    """
-
-    namespace: str
-    feedback_id: str
-    version: int
-    model: str
-    note: str | None

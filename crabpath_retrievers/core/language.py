@@ -157,9 +157,7 @@ def find_script(text: str) -> str | None:
 def follows_article(token: str, *, after_article: bool) -> bool:
     """Whether the word after a token of German has an article, which few names have.
 
-    Args:
-        token: An article, or an adjective that has one.
-        after_article: Whether it has one.
+    ``after_article`` says whether the token, an adjective, has an article itself.
     """
     if token in _ARTICLES:
         return True

@@ -112,18 +112,10 @@ _FRONT = re.compile(
 )
 _PAGE = r"!doctype\s+html|html|head|body"
 _PART = r"div|p|table|tr|ul|ol|span|section|article|main|nav|header|h[1-6]"
-_TAGS = {
+_TAGS = {  # a text in Markdown may begin with the tag of a part of a page
     is_markdown: re.compile(rf"\s*(?:<\?xml[^>]*>\s*)?<(?:{names})\b[^>]*>", re.IGNORECASE)
     for is_markdown, names in ((True, _PAGE), (False, f"{_PAGE}|{_PART}"))
 }
-
-
-def begins_with_tags(text: str, *, is_markdown: bool) -> bool:
-    """Whether a text is HTML in its code, as far as its beginning shows.
-
-    A text in Markdown may begin with the tag of a part of a page.
-    """
-    return _TAGS[is_markdown].match(text) is not None
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -264,13 +256,6 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
     return f"{label} page {text if text.isprintable() else repr(text)}"
 
 
-def warn_of_blank(labels: Sequence[str], total: int) -> None:
-    """Log one warning that names the documents without text, if there are any."""
-    if labels:
-        message = "%d of %d documents have no text, left out: %s"
-        _log.warning(message, len(labels), total, name_first(labels))
-
-
 def name_first(labels: Sequence[str]) -> str:
     """The first labels, and how many more there are."""
     more = len(labels) - _MAX_NAMED
@@ -314,7 +299,7 @@ class Chunking:
             own, text = document.metadata, clean_text(document.page_content)
             source = str(own.get("source") or "")
             in_markdown = is_markdown(source, own)
-            if begins_with_tags(text, is_markdown=in_markdown):
+            if _TAGS[in_markdown].match(text):
                 labels.append(describe_document(document, document.id, number))
             facts: Mapping[str, Any] = {}
             if self.split and "start_index" not in own and (in_markdown or not source):
@@ -358,7 +343,9 @@ class Chunking:
             for number, pair in enumerate(named, 1)
             if is_blank(pair[0].page_content)
         ]
-        warn_of_blank(blank, len(given))
+        if blank:
+            message = "%d of %d documents have no text, left out: %s"
+            _log.warning(message, len(blank), len(given), name_first(blank))
         with_text = (pair for pair in named if not is_blank(pair[0].page_content))
         for document, node_id in _drop_repeated_ids(with_text):
             for node in self._cut(document, node_id):
@@ -377,7 +364,12 @@ class Chunking:
         metadata = to_json_safe(remove_answer_metadata(document.metadata))
         source = str(metadata.get("source") or node_id or _digest(text))
         for what, value in (("id", node_id or ""), ("source", source)):
-            _require_short(what, value)
+            if len(value) > _MAX_KEY_CHARS:  # of what databases index
+                msg = (
+                    f"the {what} {value[:40]!r}… has {len(value)} characters: "
+                    f"give the document one of at most {_MAX_KEY_CHARS}"
+                )
+                raise InvalidInputError(msg)
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
         if not pieces:
@@ -387,12 +379,15 @@ class Chunking:
         shared = (
             f"metadata:{key}={metadata[key]}" for key in self.metadata_keys if metadata.get(key)
         )
+        described = json.dumps(metadata, sort_keys=True)
         shared_targets = tuple(target for target in shared if len(target) <= MAX_TARGET_CHARS)
         for number, (heading, piece) in enumerate(pieces):
             name = heading
             aliases: tuple[str, ...] = ()
             addresses: tuple[str, ...] = ()
-            full_title = title if number == 0 or not heading else _join_headings(title, heading)
+            full_title = heading if number and heading else title
+            if title and full_title != title:
+                full_title = f"{title}{HEADING_JOINT}{heading}"
             references = (*find_references(piece, source), *list_terms(full_title, piece))
             if number == 0:  # the document is mentioned and linked by its first chunk
                 name, aliases = title, _to_strings(metadata.get("aliases"))
@@ -416,7 +411,7 @@ class Chunking:
                 references=references,
                 metadata=metadata,
                 # Part of the digest: when the first chunk is removed, the next one inherits them.
-                digest=_digest(piece, full_title, str((names, addresses)), _dump_sorted(metadata)),
+                digest=_digest(piece, full_title, str((names, addresses)), described),
                 vector=self.vectors.get(chunk_id),
             )
 
@@ -461,7 +456,7 @@ def has_caller_id(node: Node | StoredChunk) -> bool:
 
 def make_metadata_id(node: Node) -> str:
     """Derive a chunk id from text and metadata, for texts that repeat within a document."""
-    return _digest(node.document, node.content, _dump_sorted(node.metadata))
+    return _digest(node.document, node.content, json.dumps(node.metadata, sort_keys=True))
 
 
 def split_sections(text: str) -> Iterator[tuple[str, str]]:
@@ -543,28 +538,10 @@ def make_title(path: str) -> str:
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
 
 
-def _require_short(what: str, value: str) -> None:
-    """Refuse keys that are too long for a database index."""
-    if len(value) > _MAX_KEY_CHARS:
-        msg = (
-            f"the {what} {value[:40]!r}… has {len(value)} characters: "
-            f"give the document one of at most {_MAX_KEY_CHARS}"
-        )
-        raise InvalidInputError(msg)
-
-
-def _join_headings(title: str, heading: str) -> str:
-    return heading if not title or heading == title else f"{title}{HEADING_JOINT}{heading}"
-
-
 def _to_strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
-
-
-def _dump_sorted(metadata: Mapping[str, Any]) -> str:
-    return json.dumps(metadata, sort_keys=True)
 
 
 def _digest(*values: str) -> str:

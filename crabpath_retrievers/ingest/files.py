@@ -82,9 +82,7 @@ def read_documents(
 ) -> tuple[list[Document], dict[str, str]]:
     """The documents of files and directories; and why others, or parts, were not read.
 
-    Args:
-        paths: Files and directories.
-        choose: Chooses the names of the files of each; None names them as they are written.
+    ``choose`` chooses the names of the files of each; None names them as they are written.
 
     Raises:
         InvalidInputError: As for :func:`read_folder`.
@@ -98,10 +96,7 @@ def read_documents(
 def read_folder(path: Path, *, root: ChosenRoot, largest: int | None = None) -> SourceFolder:
     """Read a file, or all files of a directory except hidden files and memories.
 
-    Args:
-        path: File or directory.
-        root: The names of its files.
-        largest: Size of the largest file that is read, in bytes; None for no bound.
+    Files of more than ``largest`` bytes are left out; None sets no bound.
 
     Raises:
         InvalidInputError: The path does not exist, or a file cannot be read or keeps changing.

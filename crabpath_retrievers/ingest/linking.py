@@ -13,13 +13,14 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
 
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.records import Edge, EdgeKind
+from crabpath_retrievers.core.query import require_result
+from crabpath_retrievers.core.records import TEXT_KINDS, Edge, EdgeKind
+from crabpath_retrievers.core.text import is_number
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries, RememberedLinks
@@ -68,13 +69,13 @@ def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[F
     return map(finder.find, parts)
 
 
-@dataclass(frozen=True, slots=True)
 class Linking:
     """Links chunks with their neighbours; the caller holds the ingest lock."""
 
-    store: GraphStore
-    linkers: tuple[Linker, ...]
-    index: VectorIndex
+    def __init__(self, store: GraphStore, linkers: Sequence[Linker], index: VectorIndex) -> None:
+        """Link in ``store`` by ``linkers``; ``index`` builds what a bulk ingest has deferred."""
+        self.store, self.linkers, self.index = store, linkers, index
+        self._of_pairs = tuple(linker for linker in linkers if isinstance(linker, PairLinker))
 
     def begin_bulk(self) -> None:
         """Begin a bulk ingest, unless one is unfinished."""
@@ -154,15 +155,24 @@ class Linking:
         updates = [
             linker.make_edges(next(found), links)
             if isinstance(linker, PairLinker)
-            else LinkUpdate(tuple(linker.link(nodes, links)))
+            else LinkUpdate(require_edges(linker, linker.link(nodes, links)))
             for linker in self.linkers
         ]
         edges = tuple(chain.from_iterable(update.edges for update in updates))
         return LinkUpdate(edges, tuple(chain.from_iterable(update.lost for update in updates)))
 
-    @property
-    def _of_pairs(self) -> tuple[PairLinker, ...]:
-        return tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
+
+def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
+    """The edges that a linker returned; InvalidInputError for anything else."""
+    what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
+    require_result(linker, what, found, fits=isinstance(found, Iterable))
+    edges = tuple(found)
+    for edge in edges:
+        fits = isinstance(edge, Edge) and edge.kind in TEXT_KINDS
+        fits = fits and isinstance(edge.source, int) and isinstance(edge.target, int)
+        fits = fits and all(is_number(w) and -1 <= w <= 1 for w in (edge.prior, edge.floor))
+        require_result(linker, what, edge, fits=fits)
+    return edges
 
 
 def find_bulk_start(read: Reader) -> int | None:

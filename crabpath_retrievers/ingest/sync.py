@@ -348,10 +348,6 @@ def compare_source(
 ) -> tuple[int, list[str], list[Node], tuple[tuple[str, int], ...]]:
     """Compare a source with what the store holds of it, by document and digest.
 
-    Args:
-        known: Nodes that the store holds of the source.
-        nodes: Chunks that the source contains now, without vectors.
-
     Returns:
         The number of unchanged chunks; ids of stored nodes whose text the source no longer
         contains; chunks that the store does not hold yet; and unchanged chunks whose position in
@@ -383,14 +379,8 @@ def plan_sync(
 ) -> tuple[Section, ...]:
     """Decide the fate of every section that vanished or appeared.
 
-    Args:
-        old: Sections that vanished.
-        new: Sections that appeared.
-        vectors: Unit vectors, shape ``[d]``, by embedding text, some by text without title. A
-            section without a vector is matched by equal text only.
-        retired: Sections that earlier syncs removed and that may be restored.
-        threshold: Similarity above which different texts are versions of each other.
-        stretch: Of the embedder.
+    Arguments as for :func:`match_texts`; ``retired`` are sections that earlier syncs removed and
+    that may be restored.
     """
     # Texts that vanished now take precedence over those removed by earlier syncs.
     pairs = match_texts(old, new, vectors, threshold, stretch)
@@ -444,13 +434,7 @@ class Sync:
     progress: Progress | None = None
 
     def run(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
-        """Plan the sync and, unless ``dry_run``, apply it.
-
-        Args:
-            nodes: Chunks that the source contains now.
-            scope: The part of the memory that may change.
-            dry_run: Only plan; nothing is written.
-        """
+        """Plan the sync and, unless ``dry_run``, apply it."""
         with nullcontext() if dry_run else self.ingest.store.hold_ingest_lock():
             if not dry_run:
                 self.identity.require_current()

@@ -140,8 +140,11 @@ def assign_feedback(
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
     try:
         stored = stored._replace(feedback=_name_shown(stored.feedback, candidates))
-        candidates, feedback, missing = add_stated(read, stored, candidates)
-        feedback, unknown = _resolve_use(read, feedback, candidates)
+        feedback, missing, unknown = stored.feedback, list[str](), list[str]()
+        if feedback.stated_documents:
+            candidates, feedback, missing = add_stated(read, stored, candidates)
+        if feedback.used or feedback.unused:
+            feedback, unknown = _resolve_use(read, feedback, candidates)
     except InvalidInputError as error:  # names of one document stand on both sides
         return _refuse(stored.feedback, "both_sides", str(error))
     if unknown:
@@ -286,8 +289,6 @@ def add_stated(
         ids that queries of the namespace cannot find.
     """
     feedback = stored.feedback
-    if not feedback.stated_documents:
-        return list(candidates), feedback, []
     key = candidates[0].state.clock.key
     nodes = dict(candidates[0].nodes)
     nodes |= read.learned.nodes(key, [n for n in feedback.stated_documents if n not in nodes])

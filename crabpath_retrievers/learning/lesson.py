@@ -21,9 +21,7 @@ from crabpath_retrievers.core.changes import (
     EpisodeContent,
     KeepEpisode,
     LearnedDelta,
-    LearnPassively,
     ModelEffects,
-    SettleFeedback,
     TransitionCount,
     WeightDelta,
 )
@@ -75,6 +73,8 @@ from crabpath_retrievers.storage.read.learned import (
     StoredEpisode,
     StoredFeedback,
 )
+from crabpath_retrievers.storage.write.learned import settle_feedback, write_passive_lesson
+from crabpath_retrievers.storage.write.transaction import Write
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class FeedbackLearner:
         )
         limited = _explain_limit(credited, weighted)
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
-        settled = [] if note is None else [SettleFeedback(stored.sequence, note)]
+        settled = [] if note is None else [Write(settle_feedback, stored.sequence, note)]
         return [consumed, *changes, *settled], note
 
     def _compare_memories(
@@ -210,14 +210,8 @@ class Lesson:
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
-        Args:
-            read: Reader of the store.
-            learner: Finds the episodes that turns extend, and the regions of the corpus.
-            settings: Settings of the namespace.
-            assignment: The turns of the feedback.
-            user: The user who gave the feedback; None if not known.
-            room: What may count against other givers of one who has not proved right, in lessons.
-            is_corrected: Whether the feedback changes notes.
+        ``room`` is what may count against other givers of one who has not proved right, in lessons;
+        ``is_corrected`` says whether the feedback changes notes.
         """
         self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning
@@ -514,7 +508,7 @@ def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> Non
         _to_pairs(update.count_changes, keys),
     )
     if deltas or pairs:
-        store.apply([LearnPassively(turn.namespace, deltas, pairs, turn.id)])
+        store.write(write_passive_lesson, turn.namespace, deltas, pairs, turn.id)
 
 
 def _read_edges(

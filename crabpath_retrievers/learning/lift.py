@@ -300,12 +300,7 @@ def _summarize_places(group: str, rows: Floats) -> ShadowLift:
 def _find_interval(sums: Floats, counts: Floats) -> tuple[float | None, float | None]:
     """The 95 % interval of a mean by turns: percentile bootstrap (Efron & Tibshirani 1993).
 
-    Args:
-        sums: Of what each turn has, shape ``[n]``.
-        counts: How many each has, above 0, shape ``[n]``.
-
-    Returns:
-        Both ends; None with fewer than 20 turns.
+    ``sums`` and ``counts``, which are above 0, have shape ``[n]``. None with fewer than 20 turns.
     """
     count = len(sums)
     if count < _FEWEST:

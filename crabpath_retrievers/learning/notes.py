@@ -227,17 +227,10 @@ def build_note(
     beside: Iterable[NoteEdge] = (),
     feedback: str | None = None,
 ) -> KeepNote:
-    """Build the change that stores a note.
+    """Build the change that stores a note with the unit vector ``[d]``.
 
-    Args:
-        namespace: The namespace of the note.
-        kind: Origin of the note.
-        content: Its content.
-        vector: Its unit vector, shape ``[d]``.
-        authority: Its authority, from learned to fixed.
-        asked: The question that it answers; similar queries recall it.
-        beside: Further edges, such as those of :func:`build_entry_inhibitions`.
-        feedback: Id of the feedback that it comes from.
+    Queries similar to ``asked`` recall it. ``beside`` are further edges, such as those of
+    :func:`build_entry_inhibitions`; ``feedback`` is the id of the feedback that it comes from.
     """
     query = None if asked is None else asked.query
     node = Node(

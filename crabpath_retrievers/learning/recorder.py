@@ -28,8 +28,6 @@ from crabpath_retrievers.core.changes import (
     Change,
     ConsumeFeedback,
     KeepFeedback,
-    ReviseFeedback,
-    SettleFeedback,
     WeightDelta,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
@@ -50,21 +48,13 @@ from crabpath_retrievers.learning.credit import (
 )
 from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
 from crabpath_retrievers.learning.rules.verdicts import complete, parse_event_kind, says_the_same
-from crabpath_retrievers.learning.undo import (
-    UNDONE,
-    LearningHistory,
-    Reverted,
-    retry_on_conflict,
-)
+from crabpath_retrievers.learning.undo import UNDONE, LearningHistory, Reverted, retry_on_conflict
 from crabpath_retrievers.rerank.learned import get_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.learned import (
-    EdgeTriple,
-    StoredFeedback,
-    UnreadableFeedback,
-)
+from crabpath_retrievers.storage.read.learned import EdgeTriple, StoredFeedback, UnreadableFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
+from crabpath_retrievers.storage.write.learned import revise_feedback, settle_feedback
 
 _log = logging.getLogger(__name__)
 _BATCH = 64  # feedbacks read at once
@@ -101,6 +91,7 @@ class Recorder:
 
     Attributes:
         history: Undo and snapshots of what was learned.
+        learns_passively: Whether turns teach something without an outcome.
     """
 
     def __init__(
@@ -133,6 +124,7 @@ class Recorder:
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
+        self.learns_passively = bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def record(self, feedback: Feedback, store: Store | None = None) -> Receipt:
         """Store feedback durably, then apply it; the last word of its giver about a turn counts.
@@ -168,7 +160,7 @@ class Recorder:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(store, feedback)
-        vector = self._embed_correction(feedback)
+        vector = self._embed_correction(feedback.correction) if feedback.correction else None
         stored, receipt = self._keep(store, KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status != "waiting" or self._settings.apply == "external":
             return receipt
@@ -186,13 +178,12 @@ class Recorder:
             note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
-    def _embed_correction(self, feedback: Feedback) -> Vector | None:
+    def _embed_correction(self, correction: str) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
-        text = (feedback.correction or "").strip()
-        if not text or self._embed is None:
+        if self._embed is None or not correction.strip():
             return None
         try:
-            return np.asarray(self._embed(text), dtype=np.float16)  # as stored
+            return np.asarray(self._embed(correction.strip()), dtype=np.float16)  # as stored
         except Exception as error:
             raise_interruption(error)
             _log.warning(
@@ -262,7 +253,7 @@ class Recorder:
                 if isinstance(stored, UnreadableFeedback):
                     # So that no process reads it again.
                     _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-                    store.apply([SettleFeedback(last, f"it {stored.why}", "refused")])
+                    store.write(settle_feedback, last, f"it {stored.why}", "refused")
                     statuses.append("refused")
                 elif last not in self._failed:
                     receipt = self._try(store, stored)
@@ -431,11 +422,6 @@ class Recorder:
         self._store.apply_together(learn)
         return Receipt(name, "applied")
 
-    @property
-    def learns_passively(self) -> bool:
-        """Whether turns teach something without an outcome."""
-        return bool(self._settings.passive_rate or self._settings.skip_penalty)
-
     def learn_passively(self, turn: Turn) -> None:
         """Learn what a turn teaches without an outcome; an answer never fails for it."""
         try:
@@ -522,14 +508,14 @@ def _are_of_one_turn(store: Store, *given: Feedback) -> bool:
 
 def _revise(store: Store, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
     """Replace the content of stored feedback, which waits again."""
-    store.apply([ReviseFeedback(stored.sequence, stored.feedback, given)])
+    store.write(revise_feedback, stored.sequence, stored.feedback, given)
     return store.learned.read_feedback(stored.sequence)
 
 
 def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
-    store.apply([SettleFeedback(stored.sequence, str(why.note), status, stored.created)])
+    store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)
     with suppress(NotFoundError):  # it is kept where somebody can forget it
         # Another process may have applied or revised it in the meantime.
         known = store.learned.read_feedback(stored.sequence)

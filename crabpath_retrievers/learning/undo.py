@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from crabpath_retrievers.core.changes import SettleFeedback, UndoFeedback
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
@@ -18,8 +17,11 @@ from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
 from crabpath_retrievers.storage.write.history import (
     apply_snapshot,
     drop_snapshot,
+    undo_feedback,
     write_snapshot,
 )
+from crabpath_retrievers.storage.write.learned import settle_feedback
+from crabpath_retrievers.storage.write.transaction import Write
 
 retry_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
@@ -108,7 +110,7 @@ class LearningHistory:
                 return Receipt(feedback_id, state.status, note)
             name, waits = str(state.namespace), state.status == "waiting"
             undo, reverted = self.plan_undo(read, feedback_id, name, None if waits else _UNDONE)
-        settle = SettleFeedback(state.sequence, _CANCELLED, "undone")
+        settle = Write(settle_feedback, state.sequence, _CANCELLED, "undone")
         if reverted is None:
             if not waits:
                 return Receipt(feedback_id, "applied", _UNKNOWN)
@@ -120,7 +122,7 @@ class LearningHistory:
 
     def plan_undo(
         self, read: Reader, feedback_id: str, namespace: str, note: str | None
-    ) -> tuple[UndoFeedback, Reverted | None]:
+    ) -> tuple[Write, Reverted | None]:
         """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
 
         The note says why; None where the status of the feedback is to stay.
@@ -136,7 +138,8 @@ class LearningHistory:
             # With a note go the episodes that recall it.
             episodes = read.learned.episode_ids(key) if notes else effects.episodes
             reverted = (key, episodes, notes)
-        undo = UndoFeedback(namespace, feedback_id, known.version, model.to_json(), note)
+        new = known.version, model.to_json(), note
+        undo = Write(undo_feedback, namespace, feedback_id, *new)
         return undo, reverted
 
     def delete_vectors(

@@ -293,9 +293,7 @@ class Evidence:
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
     """Features of every candidate, shape ``[n, len(FEATURES)]``; coverage is left at 0.
 
-    Args:
-        evidence: The candidates.
-        sources: Weights of ``SOURCE_FEATURES``, in log-odds, shape ``[len(SOURCE_FEATURES)]``.
+    ``sources`` are weights of ``SOURCE_FEATURES``, in log-odds, shape ``[len(SOURCE_FEATURES)]``.
     """
     matrix = compute_node_features(evidence)
     if not len(matrix):

@@ -91,8 +91,9 @@ class Reliability:
         used, known = self.spoken.get(memory, _NONE)
         rate = (used + _PRIOR[0]) / (known + _PRIOR[1])
         usual_rate, floor = (
-            self._estimate_rate(_RETURNED, _PRIOR_RATE),
-            self._estimate_rate(_UNLIKELY, 0.0),
+            (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
+            for name, first in ((_RETURNED, _PRIOR_RATE), (_UNLIKELY, 0.0))
+            for used, known in (self.spoken.get(name, _NONE),)
         )
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
 
@@ -109,17 +110,14 @@ class Reliability:
         posterior = np.exp(fit - fit.max())
         return float(np.exp(posterior @ scales / posterior.sum()))
 
-    def _estimate_rate(self, of: str, first: float) -> float:
-        used, known = self.spoken.get(of, _NONE)
-        return (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
-
     def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Reliability":
         """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
         total = dict(self.spoken)
         for name, (used, known) in amount.items():
             before = total.get(name, _NONE)
             total[name] = before[0] + sign * used, before[1] + sign * known
-        return Reliability({name: pair for name, pair in total.items() if _is_real(pair)})
+        kept = {name: pair for name, pair in total.items() if max(map(abs, pair)) >= _GHOST}
+        return Reliability(kept)
 
     def count_lesson(self, counts: Mapping[str, tuple[float, float]]) -> "Evidence":
         """The evidence of one more lesson: counts by log-odds, and what they displace.
@@ -222,8 +220,7 @@ def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibratio
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
     """Return the evidence of feedback about the memories that supported documents of its turns.
 
-    Args:
-        turns: Turns with their credit; only documents with a credit of their own count.
+    Only documents with a credit of their own count.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -247,11 +244,7 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
 
 
 def count_against(counted: Sequence[float]) -> Evidence:
-    """The evidence of lessons against other givers, by givers who have not proved right.
-
-    Args:
-        counted: What counts of each, in lessons.
-    """
+    """The evidence of lessons against other givers, one number by giver not proved right."""
     return {_AGAINST: (sum(counted), float(len(counted)))} if counted else {}
 
 
@@ -280,11 +273,8 @@ def count_log_odds(
 ) -> dict[str, tuple[float, float]]:
     """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
 
-    Of a document with past uses or passes, the model is responsible for its share of the trials.
-
-    Args:
-        turns: Turns with their credit; only documents with a credit of their own count.
-        lessons: Number of lessons of the namespace before the feedback.
+    Only documents with a credit of their own count. Of one with past uses or passes, the model is
+    responsible for its share of the trials. ``lessons`` were learned before the feedback.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -333,10 +323,6 @@ def measure_scales(
     surprise = np.log1p(scales * (uses + passes)) - used * relevant - (1.0 - used) * irrelevant
     total, known = (weight * surprise).sum(axis=0), float(weight.sum())
     return {name: (float(value), known) for name, value in zip(_SCALES, total, strict=True)}
-
-
-def _is_real(pair: tuple[float, float]) -> bool:
-    return max(map(abs, pair)) >= _GHOST
 
 
 @lru_cache(maxsize=1024)
@@ -419,9 +405,12 @@ class Posterior:
     def from_dict(cls, data: Mapping[str, Any], prior: "Posterior") -> "Posterior":
         """The inverse of :meth:`to_dict`; features of other releases keep their prior."""
         known: Sequence[str] = data["features"]
-        stored_mean, stored_precision = _decode(data, len(known))
+        stored_mean, triangle = (
+            np.frombuffer(b64decode(data[name]), _DOUBLE) for name in ("mean", "precision")
+        )
+        stored_precision = _from_upper_triangle(triangle, len(known))
         if list(known) == list(FEATURES):
-            return cls(stored_mean, stored_precision)
+            return cls(stored_mean.copy(), stored_precision)
         both = [(FEATURES.index(name), i) for i, name in enumerate(known) if name in FEATURES]
         here, there = [list(columns) for columns in zip(*both, strict=True)]
         mean, precision = prior.mean.copy(), prior.precision.copy()
@@ -464,14 +453,6 @@ def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
 def _encode(values: Floats) -> str:
     """Numbers as exact text; ten times as fast as decimals."""
     return b64encode(values.astype(_DOUBLE).tobytes()).decode()
-
-
-def _decode(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
-    """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_encode`."""
-    return (
-        np.frombuffer(b64decode(data["mean"]), _DOUBLE).copy(),
-        _from_upper_triangle(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),
-    )
 
 
 def _from_upper_triangle(triangle: Floats, size: int) -> Floats:

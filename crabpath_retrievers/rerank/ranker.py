@@ -27,12 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.core.records import (
-    Candidate,
-    Node,
-    NodeHead,
-    compare_vectors,
-)
+from crabpath_retrievers.core.records import Candidate, Node, NodeHead, compare_vectors
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
@@ -146,13 +141,9 @@ class Ranker:
         return replace(self, weights=weights)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
-        """Indices of candidates, best first; their column ``coverage`` is filled in.
+        """Indices of candidates, best first; their column ``coverage``, which was 0, is filled in.
 
-        Args:
-            matrix: Features, coverage left at 0.
-            evidence: The candidates.
-            k: Number of candidates chosen greedily for relevance and added information.
-            among: Indices of the candidates that may be chosen.
+        The first ``k`` are chosen greedily for relevance and added information, ``among`` some.
         """
         chosen = np.asarray(among, dtype=np.intp)
         per_unit = self.calibration.slope * self.weights[_COVERAGE]  # of coverage, in log-odds
@@ -172,17 +163,9 @@ class Ranker:
             uncovered = uncovered * np.where(terms[index] > 0, again, 1.0)
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
-        """Share of the draws in which a candidate is among the best k, in [0, 1].
+        """Share of the draws in which each of some candidates is among the best k, by index.
 
-        Coverage is that of the answer; it is not computed again for each draw.
-
-        Args:
-            matrix: Features, coverage filled in.
-            among: Indices of the candidates that may be chosen.
-            k: Number of documents returned.
-
-        Returns:
-            Propensities by index; empty without draws.
+        Coverage is that of the answer; it is not computed again for each draw. Empty without draws.
         """
         if self.draws is None or not len(among):
             return {}
@@ -268,16 +251,10 @@ _UNIFORM = 0.1  # share of the draw that is uniform, so that no propensity is ti
 def draft_teams(
     learned: Sequence[str], frozen: Sequence[str], k: int, rng: np.random.Generator
 ) -> dict[str, str]:
-    """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008).
+    """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008), and keep ``k``.
 
     In each round chance says which of them drafts first; both draft their best document that is
     left. So whoever clicks by place alone clicks as many of either.
-
-    Args:
-        learned: Ids, best first.
-        frozen: The same, of the other ranking.
-        k: How many to draft.
-        rng: Tosses the coin.
 
     Returns:
         ``learned`` or ``frozen`` by id, best first; ``both`` where both have it at one place.
@@ -336,18 +313,11 @@ def select_within_budget(
     stretch: float = 1.0,
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
-    """Indices of the documents to keep, in rank order.
+    """Indices of the ranked documents to keep, best first: at most k, and so many tokens together.
 
-    Args:
-        heads: Ranked nodes, best first.
-        documents: Their contents by id.
-        k: Most documents.
-        max_tokens: Most tokens of all documents together. A document that does not fit is skipped,
-            so that a shorter one after it may still fit.
-        characters_per_token: Mean length of a token.
-        stretch: Of the embedder.
-        notes: Index of the correction of a document, which stands before it; without the note the
-            document is not kept either, and the two are no duplicates.
+    A document that does not fit is skipped, so that a shorter one after it may still fit. ``notes``
+    has the index of the correction of a document, which stands before it; without the note the
+    document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
     remaining = max_tokens
@@ -404,10 +374,7 @@ def apply_tag_hints(
 ) -> list[Candidate]:
     """The candidates, with ``hint`` set to 1 where a metadata value is one of the tags.
 
-    Args:
-        pool: The candidates.
-        nodes: Their nodes by id; those of unknown nodes stay as they are.
-        tags: Preferred values of metadata.
+    Those whose node is not known stay as they are.
     """
     wanted = set(tags)
     return [

@@ -49,21 +49,13 @@ from crabpath_retrievers.retrieval.corrections import (
     find_current_corrections,
     mark_corrections,
 )
-from crabpath_retrievers.retrieval.dates import (
-    Version,
-    choose_versions,
-    find_versions,
-)
+from crabpath_retrievers.retrieval.dates import Version, choose_versions, find_versions
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-    find_deleted,
-    get_owner_lookup,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
 
 _log = logging.getLogger(__name__)
 _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
@@ -173,9 +165,9 @@ class DocumentChooser:
 
     def choose(self, found: Candidates) -> Ranking:
         """Rank the candidates; again without deleted and repeated ones, and with right versions."""
-        ranking = self.rank(found)
-        for revise in (self._drop_deleted, self._drop_repeats, self._prefer_versions):
-            ranking = revise(ranking)
+        ranking = self._drop_deleted(self.rank(found))
+        if found.query.candidate_ids is None:
+            ranking = self._prefer_versions(self._drop_repeats(ranking))
         return ranking
 
     def rank(self, found: Candidates) -> Ranking:
@@ -187,20 +179,46 @@ class DocumentChooser:
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
-        for stage in (
-            _keep_best_chunks,
-            _keep_wanted,
-            _choose_notes,
-            _choose_versions,
-            _order_candidates,
-            self._drop_unlikely,
-            _put_versions_first,
-            self._explore,
-            self._fit_budget,
-            _return_best,
-        ):
-            stage(ranking)
+        query, pool = found.query, found.evidence.pool
+        if query.one_per_document:
+            _keep_best_chunks(ranking)
+        if query.candidate_ids is not None:
+            allowed = set(query.candidate_ids)
+            ranking.among = [i for i in ranking.among if pool[i].head.id in allowed]
+        if found.seeds.clock.notes:
+            _choose_notes(ranking)
+        if found.better:
+            _choose_versions(ranking)
+        self._order(ranking)
+        if explored := self.count_explored(found):
+            _explore(ranking, explored)
+        if query.max_tokens is not None:
+            self._fit_budget(ranking, query.max_tokens)
+        _return_best(ranking)
         return ranking
+
+    def _order(self, ranking: Ranking) -> None:
+        """Order the candidates by relevance and added information, or as they were ordered already.
+
+        Those that are less likely relevant than the query asks for are left out.
+        """
+        found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
+        if found.order is None:
+            ranking.order = ranker.order(matrix, found.evidence, found.query.k, ranking.among)
+        else:
+            places = {found.evidence.pool[i].head.id: i for i in ranking.among}
+            ranking.order = [places[name] for name in found.order if name in places]
+            ranker.cover(matrix, found.evidence, ranking.order)
+        least = found.query.min_score or 0.0
+        least = least if found.query.fill else max(least, self.settings.rank.min_probability)
+        if least and not found.is_draft:
+            # Authority makes nothing relevant.
+            fit = ranker.probabilities(_blank(matrix, [_AUTHORITY]))
+            ranking.order = [i for i in ranking.order if fit[i] >= least]
+            spare = [i for i in ranking.spare if fit[i] >= least]
+            ranking.spare = spare if len(ranking.order) <= 1 else ()
+        if ranking.better:
+            _put_versions_first(ranking)
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
         """Leave out what the owner of the vector store has deleted."""
@@ -227,13 +245,13 @@ class DocumentChooser:
 
     def _drop_repeats(self, ranking: Ranking) -> Ranking:
         """Leave out documents that say what a better one says, until there are none."""
-        while ranking.found.query.candidate_ids is None:
+        while True:
             found, documents = ranking.found, ranking.nodes
             vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
             nodes = [documents[item.node] for item in ranking.documents if item.node in documents]
             repeats = find_repeats(nodes, vectors, found.read.stretch)
             if not repeats:
-                break
+                return ranking
             # The rest of the candidates may have as many.
             near = find_near({*repeats.values()}, vectors, found.read.stretch)
             ids = sorted({*near} - documents.keys())
@@ -242,13 +260,10 @@ class DocumentChooser:
             repeats = find_repeats([*nodes, *others], vectors, found.read.stretch)
             found = _leave_out(repeats.keys(), found)
             ranking = self.rank(replace(found, repeats={**found.repeats, **repeats}))
-        return ranking
 
     def _prefer_versions(self, ranking: Ranking) -> Ranking:
         """Rank again if another version of a document is right at the moment of the question."""
         found, settings = ranking.found, self.settings.dates
-        if found.query.candidate_ids is not None:
-            return ranking
         pool, nodes = found.evidence.pool, ranking.nodes
         dated = [
             name
@@ -271,7 +286,7 @@ class DocumentChooser:
         """
         found, query = ranking.found, ranking.found.query
         chose_otherwise = found.order is not None or query.max_tokens is not None
-        if chose_otherwise or not (query.record and found.seeds.clock.learned):
+        if chose_otherwise or not query.record:
             return Rankings()
         other = replace(ranking, spare=())
         if found.is_frozen:
@@ -279,45 +294,26 @@ class DocumentChooser:
             other.ranker = self.models.ranker(found.read, query.namespace, found.seeds.clock)
         else:
             other.matrix, other.ranker = _blank(ranking.features, _LEFT_OUT), self.ranker
-        for stage in (_order_candidates, self._drop_unlikely, _put_versions_first):
-            stage(other)
+        self._order(other)
         # At most one note is among them.
         pool, notes, k = found.evidence.pool, found.notes, query.k
         best = [pool[i].head for i in other.order[: k + 1]]
         compared = tuple([head.id for head in best if head.key not in notes][:k])
-        shown = [item.node for item in ranking.documents]
-        if not found.is_frozen:
-            return self._draft(found, Rankings(compared), shown)
-        keys = {hit.head.id: hit.head.key for hit in pool}
-        own = tuple(name for name in shown if keys[name] not in notes)
-        return self._draft(found, Rankings(own, compared), shown)
-
-    def _draft(self, found: Candidates, rankings: Rankings, shown: Sequence[str]) -> Rankings:
-        """Both rankings with the documents that each of them drafts, if chance has it so.
-
-        The same question in the same turn draws the same.
-        """
-        share, frozen = self.settings.learning.trial_share, rankings.frozen
-        if not share or frozen is None or found.query.arm or self.count_explored(found):
+        frozen, learned = compared, tuple(item.node for item in ranking.documents)
+        rankings = Rankings(frozen)
+        if found.is_frozen:
+            keys = {hit.head.id: hit.head.key for hit in pool}
+            frozen = tuple(name for name in learned if keys[name] not in notes)
+            learned = compared
+            rankings = Rankings(frozen, learned)
+        share = self.settings.learning.trial_share
+        if not share or query.arm or self.count_explored(found):
             return rankings
-        rng = np.random.default_rng([zlib.crc32(found.query.text.encode()), found.seeds.clock.turn])
-        learned = shown if rankings.learned is None else rankings.learned
-        if rng.random() >= share or (*learned,) == frozen:
+        # The same question in the same turn draws the same.
+        rng = np.random.default_rng([zlib.crc32(query.text.encode()), found.seeds.clock.turn])
+        if rng.random() >= share or learned == frozen:
             return rankings
-        return Rankings(frozen, (*learned,), draft_teams(learned, frozen, found.query.k, rng))
-
-    def _drop_unlikely(self, ranking: Ranking) -> None:
-        """Leave out what is less likely relevant than the query asks for; drafted ones stay."""
-        query = ranking.found.query
-        least = query.min_score or 0.0
-        least = least if query.fill else max(least, self.settings.rank.min_probability)
-        if not least or ranking.found.is_draft:
-            return
-        # Authority makes nothing relevant.
-        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))
-        ranking.order = [i for i in ranking.order if fit[i] >= least]
-        spare = [i for i in ranking.spare if fit[i] >= least]
-        ranking.spare = spare if len(ranking.order) <= 1 else ()
+        return Rankings(frozen, learned, draft_teams(learned, frozen, k, rng))
 
     def count_explored(self, found: Candidates) -> int:
         """Places that are explored; none where nothing is recorded, or weights are drawn."""
@@ -326,38 +322,9 @@ class DocumentChooser:
             return 0
         return min(query.k - 1, math.floor(query.k * self.settings.rank.explored_share + 1e-9))
 
-    def _explore(self, ranking: Ranking) -> None:
-        """Give the last of the k places to drawn candidates.
-
-        Inhibited candidates, and those passed for the same question, are not drawn. The same
-        question draws the same ones until something is learned.
-        """
-        found, matrix, order = ranking.found, ranking.matrix, ranking.order
-        explored = self.count_explored(found)
-        if not explored:
-            return
-        query, pool = found.query, found.evidence.pool
-        kept = order[: query.k - explored]
-        rest = [i for i in order[len(kept) :] if not matrix[i, _AGAINST].any()]
-        drawn: list[int] = []
-        shares: list[float] = []
-        if rest:
-            shown = np.array([pool[i].shown for i in rest])
-            scores = ranking.ranker.score_novelty(matrix[rest], shown)
-            rng = np.random.default_rng(
-                [zlib.crc32(query.text.encode()), found.seeds.clock.learned]
-            )
-            places, shares = draw_explored(scores, explored, rng)
-            drawn = [rest[place] for place in places]
-        others = [i for i in order[len(kept) :] if i not in drawn]
-        ranking.propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
-        ranking.order = [*kept, *drawn, *others]
-
-    def _fit_budget(self, ranking: Ranking) -> None:
+    def _fit_budget(self, ranking: Ranking, max_tokens: int) -> None:
         """Keep the parts of the order, and of the spare notes, that fit with corrections."""
         found, query = ranking.found, ranking.found.query
-        if query.max_tokens is None:
-            return
         order = [*ranking.order, *ranking.spare]
         corrections, others = ranking.corrections, found.list_corrections()
         together = _insert_corrections(order, len(order), corrections, others)
@@ -365,7 +332,7 @@ class DocumentChooser:
         documents = found.read.walk.get_documents([head.id for head in heads], found.seeds.clock)
         documents |= mark_corrections(found.read, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
-        bounds = k, query.max_tokens, self.settings.rank.characters_per_token, found.read.stretch
+        bounds = k, max_tokens, self.settings.rank.characters_per_token, found.read.stretch
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
@@ -377,10 +344,8 @@ class DocumentChooser:
 
 
 def _keep_best_chunks(ranking: Ranking) -> None:
-    """Keep the best chunk of every document, where each is returned once."""
+    """Keep the best chunk of every document."""
     found, matrix = ranking.found, ranking.matrix
-    if not found.query.one_per_document:
-        return
     names = [hit.head.id for hit in found.evidence.pool]
     document = {node.id: node.document for node in found.read.catalog.find_chunks(ids=names)}
     order = np.argsort(-ranking.ranker.log_odds(matrix), kind="stable").tolist()
@@ -388,19 +353,9 @@ def _keep_best_chunks(ranking: Ranking) -> None:
     ranking.among = select_best_chunks(documents, order, found.evidence, matrix)
 
 
-def _keep_wanted(ranking: Ranking) -> None:
-    """Keep the candidates that the query names."""
-    query, pool = ranking.found.query, ranking.found.evidence.pool
-    if query.candidate_ids is not None:
-        allowed = set(query.candidate_ids)
-        ranking.among = [i for i in ranking.among if pool[i].head.id in allowed]
-
-
 def _choose_notes(ranking: Ranking) -> None:
     """Choose the one note before the documents, and those that go with documents."""
     found, pool = ranking.found, ranking.found.evidence.pool
-    if not found.seeds.clock.notes:
-        return
     odds = ranking.ranker.log_odds(ranking.matrix)
     places = {pool[i].head.key: i for i in ranking.among}
     current = find_current_corrections(found.corrections)
@@ -415,17 +370,11 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """Indices of all notes but the best one, best first.
+    """Indices of all notes ``among`` some but the best one, best first.
 
-    An answer has at most one note before its documents, so that many notes cannot displace
-    them: the latest one taught for this query, else the most likely one. A note in whose place
-    another one goes with a document of the pool is spare, too.
-
-    Args:
-        found: The candidates.
-        among: Indices of those that may be returned.
-        odds: Log-odds of relevance of all.
-        corrections: Indices of the notes that go with documents.
+    An answer has at most one note before its documents, so that many notes cannot displace them:
+    the latest one taught for this query, else the most likely one. A note in whose place another
+    one goes with a document of the pool is spare, too.
     """
     pool = found.evidence.pool
     keys = {i: pool[i].head.key for i in among}
@@ -446,8 +395,6 @@ def _choose_versions(ranking: Ranking) -> None:
     Near-equal records, such as tickets of one title, are no versions of each other: the question
     tells which is meant. And feedback that prefers the other one counts.
     """
-    if not ranking.found.better:
-        return
     odds = ranking.ranker.log_odds(_blank(ranking.matrix, _NOT_SAID))
     allowed = set(ranking.among)
     ranking.better = {
@@ -455,17 +402,6 @@ def _choose_versions(ranking: Ranking) -> None:
         for other, version in ranking.found.better.items()
         if version.place in allowed and odds[other] - odds[version.place] <= _AHEAD
     }
-
-
-def _order_candidates(ranking: Ranking) -> None:
-    """Order the candidates by relevance and added information, or as they were ordered already."""
-    found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
-    if found.order is None:
-        ranking.order = ranker.order(matrix, found.evidence, found.query.k, ranking.among)
-        return
-    places = {found.evidence.pool[i].head.id: i for i in ranking.among}
-    ranking.order = [places[name] for name in found.order if name in places]
-    ranker.cover(matrix, found.evidence, ranking.order)
 
 
 def _put_versions_first(ranking: Ranking) -> None:
@@ -478,13 +414,39 @@ def _put_versions_first(ranking: Ranking) -> None:
     ranking.order = [*placed]
 
 
+def _explore(ranking: Ranking, explored: int) -> None:
+    """Give so many of the last of the k places to drawn candidates.
+
+    Inhibited candidates, and those passed for the same question, are not drawn. The same question
+    draws the same ones until something is learned.
+    """
+    found, matrix, order = ranking.found, ranking.matrix, ranking.order
+    query, pool = found.query, found.evidence.pool
+    kept = order[: query.k - explored]
+    rest = [i for i in order[len(kept) :] if not matrix[i, _AGAINST].any()]
+    drawn: list[int] = []
+    shares: list[float] = []
+    if rest:
+        shown = np.array([pool[i].shown for i in rest])
+        scores = ranking.ranker.score_novelty(matrix[rest], shown)
+        rng = np.random.default_rng([zlib.crc32(query.text.encode()), found.seeds.clock.learned])
+        places, shares = draw_explored(scores, explored, rng)
+        drawn = [rest[place] for place in places]
+    others = [i for i in order[len(kept) :] if i not in drawn]
+    ranking.propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
+    ranking.order = [*kept, *drawn, *others]
+
+
 def _return_best(ranking: Ranking) -> None:
     """Describe the best k, corrections with them, and spare notes where fewer are left.
 
     Their contents are read; those of documents that still exist.
     """
     found, ranker, matrix, k = ranking.found, ranking.ranker, ranking.matrix, ranking.found.query.k
-    chosen = _insert_corrections(ranking.order, k, ranking.corrections, found.list_corrections())
+    chosen = [*ranking.order[:k]]
+    if found.notes:
+        others = found.list_corrections()
+        chosen = _insert_corrections(ranking.order, k, ranking.corrections, others)
     rest = [i for i in ranking.spare if i not in chosen]
     chosen += rest[: max(0, k - len(chosen))]
     if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
@@ -518,17 +480,11 @@ def _insert_corrections(
     order: Sequence[int],
     k: int,
     corrections: Mapping[int, int],
-    others: AbstractSet[int] = frozenset(),
+    others: AbstractSet[int],
 ) -> list[int]:
     """The best k, with each correction before what it corrects; corrections come on top of k.
 
-    A correction that ranks higher by itself stays where it is.
-
-    Args:
-        order: Candidates, best first.
-        k: Most candidates beside corrections.
-        corrections: The note that goes with each corrected candidate.
-        others: Corrections that go with no candidate.
+    A correction that ranks higher by itself stays where it is. ``others`` go with no candidate.
     """
     notes = {*others, *corrections.values()}
     chosen: dict[int, None] = {}
@@ -646,15 +602,10 @@ def extract_wording(text: str) -> list[str]:
 def find_repeats(
     ranked: Sequence[Node], vectors: Mapping[str, Vector], stretch: float = 1.0
 ) -> dict[str, str]:
-    """Find documents with the wording of one that is ranked before them.
+    """Find documents with the wording of one that is ranked before them, best first.
 
     Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
-    each belongs to one namespace.
-
-    Args:
-        ranked: The documents of an answer, best first.
-        vectors: Their unit vectors, each of shape ``[d]``, by id.
-        stretch: Of the embedder.
+    each belongs to one namespace. ``vectors`` are by id, unit length, each of shape ``[d]``.
 
     Returns:
         The best document of the same wording, by the id of each repeat.

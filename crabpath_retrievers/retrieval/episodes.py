@@ -497,12 +497,8 @@ def _weigh_steps(
     step from the used text to it with the step from the past query to the current one. It is high
     where one word makes both steps, however small they are.
 
-    Args:
-        past: Similarity of each text to the past query, shape ``[n]``.
-        query: Similarity of each text to the current query, shape ``[n]``.
-        near: Similarity of each text to each used one, shape ``[U, n]``.
-        used: Rows of the used texts.
-        shift: Similarity of both queries.
+    ``past``, ``query`` and ``shift`` are similarities to these queries, of the texts ``[n]`` and of
+    each other; ``near`` are those of the texts to the used ones, shape ``[U, n]``.
     """
     before, now = past[used, None] - past, query - query[used, None]
     lengths = 2.0 * np.sqrt(np.maximum(_TINY, (1.0 - near) * (1.0 - shift)))

@@ -202,16 +202,10 @@ def list_turn_nodes(turn: Turn) -> list[str]:
 def explain_turn(
     store: GraphStore, ranker: Ranker, turn_id: str | UUID, *, namespace: str | None = None
 ) -> Explanation:
-    """Explain a recorded turn; only the graph store is read.
-
-    Args:
-        store: Store that holds the turn.
-        ranker: Gives the weight of each feature.
-        turn_id: Id of the turn, or of the host's run that made the query.
-        namespace: Namespace of the turn; None looks in all namespaces.
+    """Explain a recorded turn, given by its id or the host's run; only the graph store is read.
 
     Raises:
-        NotFoundError: The namespace has no such turn.
+        NotFoundError: There is no such turn in the namespace; None looks in all.
     """
     scope = None if namespace is None else parse_namespace(namespace)
     turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
@@ -231,11 +225,7 @@ def build_explanation(
 ) -> Explanation:
     """Explain a turn by its record and the ranker's weights.
 
-    Args:
-        turn: The record.
-        titles: Of the nodes of the record that still exist, by id.
-        ranker: Gives the weight of each feature.
-        moves: Feedback that changed its edges, newest first.
+    ``moves`` is the feedback that changed its edges, newest first.
     """
     reasons = []
     for item in turn.returned:

@@ -33,7 +33,8 @@ from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 
 _log = logging.getLogger(__name__)
 _CACHED = 64  # namespaces with a cached ranker
-_TRIALS = [FEATURES.index(name) for name in (*USES, *PASSES)]
+_TRIED = dict.fromkeys((*USES, *PASSES))
+_TRIALS = [FEATURES.index(name) for name in _TRIED]
 _DRAWS = 64  # for propensities: standard error at most .06
 
 
@@ -78,13 +79,7 @@ class NamespaceModel:
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
-        """The model after one feedback on returned documents.
-
-        Args:
-            matrix: Features of the documents, shape ``[n, F]``.
-            used: Credit of each in [0, 1], shape ``[n]``.
-            weight: Weight of the feedback, in [0, 1].
-        """
+        """The model after one feedback on returned documents, as :meth:`Posterior.update`."""
         scaled = self._scale_memories(matrix)
         trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
         scaled[:, _TRIALS] = 0.0
@@ -94,28 +89,23 @@ class NamespaceModel:
 
     def _scale_memories(self, columns: Floats) -> Floats:
         """Weights or features, shape ``[..., F]``, with memories and trials scaled by evidence."""
-        scaled = self._weigh_by_reliability(columns)
-        scaled[..., _TRIALS] *= self.trust.scale_trials()
-        return scaled
-
-    def _weigh_by_reliability(self, columns: Floats) -> Floats:
-        """A copy, shape ``[..., F]``, with each memory scaled by its reliability."""
         scaled = columns.copy()
         for name, memory in SCALED_FEATURES.items():
             scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
+        scaled[..., _TRIALS] *= self.trust.scale_trials()
         return scaled
 
     def weigh_trials(self) -> dict[str, float]:
         """Trials that one unit of each feature of past uses counts, before they are scaled."""
-        weights = self._weigh_by_reliability(self.posterior.mean)
-        return {name: float(weights[FEATURES.index(name)]) for name in (*USES, *PASSES)}
+        weights = {name: float(self.posterior.mean[FEATURES.index(name)]) for name in _TRIED}
+        for name in _TRIED.keys() & SCALED_FEATURES.keys():
+            weights[name] *= self.trust.factor(SCALED_FEATURES[name])
+        return weights
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
-        Args:
-            effects: What the feedback changed.
-            later: Outcomes learned after it that are still in effect.
+        ``later`` are the outcomes learned after it that are still in effect.
         """
         baseline = self.baseline
         for outcome in reversed(effects.outcomes):
@@ -159,11 +149,7 @@ class NamespaceModels:
     ) -> Ranker:
         """The ranker with the weights that a namespace has learned.
 
-        Args:
-            read: Reads the learned model.
-            namespace: The namespace.
-            clock: State of the namespace.
-            explore: Draws the weights from their distribution; None gives the mean.
+        ``explore`` draws them from their distribution; None gives the mean.
         """
         if explore is not None:
             return self._draw_ranker(read, namespace, explore)
@@ -219,6 +205,8 @@ class NamespaceModels:
     ) -> tuple[list[PastTurns], list[str]]:
         """Turns of past queries with the documents that they used, and ids of the nearest notes."""
         recalled = self._episodes.recall(read, question, clock) if self._settings.episodes else []
+        if not clock.notes:
+            return recalled, []
         near = self._notes.near(read, question.vector, clock)
         known = {node for turns in recalled for node in turns.documents}
         expired = self.find_expired(read, {*known, *near}, clock)

@@ -17,12 +17,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.calls import (
-    Operations,
-    perform,
-    perform_sync_or_async,
-    run,
-)
+from crabpath_retrievers.core.calls import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import Query, QueryOptions, complete_note_metadata
 from crabpath_retrievers.core.records import (
@@ -37,20 +32,12 @@ from crabpath_retrievers.core.records import (
     Vector,
     make_turn_id,
 )
-from crabpath_retrievers.errors import (
-    EmbeddingMismatchError,
-    InvalidInputError,
-    StoreError,
-)
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
 from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.rerank.ranker import (
-    apply_tag_hints,
-)
+from crabpath_retrievers.rerank.ranker import apply_tag_hints
 from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
-from crabpath_retrievers.retrieval.dates import (
-    date_candidates,
-)
+from crabpath_retrievers.retrieval.dates import date_candidates
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.walk import Walk, Walker
@@ -58,9 +45,7 @@ from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRo
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, select_ids
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
@@ -99,13 +84,7 @@ class Reranker(Protocol):
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """The ids of all nodes, best first.
-
-        Args:
-            query: The question.
-            nodes: The candidates, best first, without notes.
-            callbacks: Callbacks of the host framework.
-        """
+        """The ids of all candidates, best first; they are given in our order, without notes."""
 
 
 class _Attempt(NamedTuple):
@@ -146,10 +125,7 @@ class RetrievalPipeline:
     ) -> Operations[Answer]:
         """Answer a question, and record the turn.
 
-        Args:
-            text: The question.
-            options: Of the query.
-            read: Reader of all that is stored; None for one of the store, or of its replica.
+        Everything is read by ``read``; None is a reader of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -218,11 +194,7 @@ class RetrievalPipeline:
     ) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
-        Neither a chat model nor a reranker is asked.
-
-        Args:
-            store: The store, or an open transaction of it.
-            feedback: The feedback.
+        Neither a chat model nor a reranker is asked. ``store`` may be an open transaction.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
@@ -388,7 +360,7 @@ class RetrievalPipeline:
             return frontier
         edges, stops = frontier
         ids = sorted({edge.target.id for edge in edges})
-        allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+        allowed = select_ids(self.index.on(read), ids, vector, query.filter)
         return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
     def _collect_candidates(
@@ -434,7 +406,7 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+            allowed = select_ids(self.index.on(read), ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
             expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)
@@ -466,7 +438,7 @@ class RetrievalPipeline:
         found = ranking.found
         if not is_last and found.repeats and len(ranking.among) < query.k:
             return None
-        rankings = self.chooser.compare(ranking)
+        rankings = self.chooser.compare(ranking) if clock.learned else Rankings()
         if rankings.teams:
             drafted = replace(found, order=(*rankings.teams,), is_draft=True)
             ranking = self.chooser.rank(drafted)
@@ -562,7 +534,14 @@ def build_turn(
         created=time.time(),
         query=query.text,
         seeds=tuple(
-            _seed(visit.head, visit.energy, hits[key])
+            SeedRecord(
+                visit.head.id,
+                round(visit.energy, DIGITS),
+                round((hit := hits[key]).similarity, DIGITS),
+                round(hit.lexical, DIGITS),
+                round(hit.name, DIGITS),
+                hinted=hit.hint > 0,
+            )
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
@@ -593,15 +572,4 @@ def build_turn(
         task_type=query.task_type,
         session=query.session,
         arm=DRAFT_ARM if rankings.teams else query.arm,
-    )
-
-
-def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
-    return SeedRecord(
-        node=head.id,
-        score=round(energy, DIGITS),
-        similarity=round(hit.similarity, DIGITS),
-        lexical=round(hit.lexical, DIGITS),
-        name=round(hit.name, DIGITS),
-        hinted=hit.hint > 0,
     )

@@ -37,7 +37,7 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
 from crabpath_retrievers.storage.schema import RETIRED
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, find_ids, select_ids
 
 _NO_SCORE = EpisodeScore()
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
@@ -118,29 +118,26 @@ class SeedHits(NamedTuple):
 def find_nearest(read: Reader, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
     """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
     index = index.on(read)
-    ids: Sequence[str] = index.search(vector, k)
+    ids = find_ids(index, vector, k)
     heads = read.walk.get_nodes(ids)
     if len(heads) < len(ids):
-        ids, heads = search_farther(read, partial(index.search, vector), (ids, heads), k, k)
+        ids, heads = search_farther(read, partial(find_ids, index, vector), (ids, heads), k, k)
     rank = {node: number for number, node in enumerate(ids)}
     return sorted(heads, key=lambda head: rank[head.id])[:k]
 
 
 def search_farther(
     read: Reader,
-    search: Callable[[int], list[str]],
+    search: Callable[[int], Sequence[str]],
     near: tuple[Sequence[str], list[NodeHead]],
     limit: int,
     wanted: int,
 ) -> tuple[Sequence[str], list[NodeHead]]:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
-    Args:
-        read: Reader of the graph store.
-        search: Ids of so many nearest vectors.
-        near: Ids so far, and the known nodes among them and among other matches.
-        limit: Number of hits that was requested for them.
-        wanted: Number of existing documents that are needed.
+    ``search`` returns the ids of so many nearest vectors. It has returned ``limit`` before, those
+    of ``near``, which also has the known nodes among these and among other matches. ``wanted``
+    existing documents are enough.
     """
     ids, heads = near
     known = {head.id for head in heads}
@@ -163,11 +160,8 @@ class SeedSearch:
     def find(self, read: Reader, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
         """Search by vector, words and names, and recall past turns.
 
-        Args:
-            read: Reader of the graph store.
-            query: The query.
-            vector: Its unit vector, shape ``[d]``.
-            depth: Factor of the hits of each search.
+        ``vector`` is that of the query, unit length, shape ``[d]``; ``depth`` a factor of the hits
+        of each search.
         """
         # At least k hits, so that the answer can have k documents.
         seeds, wanted = self._settings.seeds, query.k
@@ -205,12 +199,12 @@ class SeedSearch:
         )
         self._report_unknown(read, dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
-            search = partial(index.search, vector, filter=query.filter)
+            search = partial(find_ids, index, vector, filter=query.filter)
             dense, heads = search_farther(read, search, (dense, heads), limit, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
-            allowed = near | index.filter_ids(others, vector, query.filter)
+            allowed = near | select_ids(index, others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
             if has_vector and not heads:
                 self._require_numbers(read, query.filter, vector, limit, only_dates=True)
@@ -242,7 +236,7 @@ class SeedSearch:
     ) -> Sequence[str]:
         """Ids of the nearest documents that the filter allows."""
         try:
-            return self._index.on(read).search(vector, limit, condition)
+            return find_ids(self._index.on(read), vector, limit, condition)
         except StoreUnavailableError:
             raise
         except StoreError:  # PGVectorStore fails where it compares a text with a number
@@ -255,7 +249,7 @@ class SeedSearch:
         """Explain a filter that found nothing or failed: it compares texts with numbers."""
         if not list_ordered_keys(condition):
             return
-        near = self._index.on(read).search(vector, limit, drop_orders(condition))
+        near = find_ids(self._index.on(read), vector, limit, drop_orders(condition))
         nodes = read.catalog.documents(near).values() if near else ()
         require_numbers(condition, [node.metadata for node in nodes], only_dates=only_dates)
 

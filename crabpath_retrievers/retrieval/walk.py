@@ -38,6 +38,7 @@ from crabpath_retrievers.routing.policy import (
     RoutingRequest,
     RoutingResult,
     SoftmaxRouter,
+    require_valid,
 )
 
 _TIERS = {tier: tier.value for tier in Tier}
@@ -165,14 +166,9 @@ class NodeChoices:
         temperature: float,
         cut: bool = False,
     ) -> WalkStep:
-        """The record of the decision at this node.
+        """The record of the decision at this node, or that there was nothing to decide.
 
-        Args:
-            decision: Decision of the router; None when there was nothing to decide.
-            followed: Edges that the walk followed.
-            hop: Distance of this node from its seed.
-            temperature: τ of the policy.
-            cut: Whether a budget of the walk ended the choice.
+        ``cut`` says whether a budget of the walk ended the choice.
         """
         chosen = [edge for edge in followed if edge.tier is Tier.HABITUAL]
         probabilities = self.probabilities(decision)
@@ -244,18 +240,11 @@ class Walker:
         stretch: float = 1.0,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> None:
-        """Prepare a walk for one query.
+        """Prepare a walk for one query, with the unit vector ``[d]``.
 
-        Args:
-            request: The query, for the router; the walk fills in the choices of each hop.
-            vector: Unit query vector, shape ``[d]``.
-            read_edges: Reads the outgoing edges of a whole frontier at once.
-            router: Decides which habitual edges to follow.
-            walk: Budgets and damping.
-            tiers: Thresholds on weights.
-            temperature: τ of the policy, for the record.
-            stretch: Of the embedder.
-            on_hop: Called after every hop, in the thread that walks (in async calls a worker).
+        ``read_edges`` reads the edges of a whole frontier at once; ``temperature`` is τ of the
+        policy, for the record; ``on_hop`` is called after every hop, in the thread that walks (in
+        async calls a worker).
         """
         self._request = request
         self._compare = partial(compare_vectors, vector=vector, stretch=stretch)
@@ -344,6 +333,7 @@ class Walker:
             routed = yield from perform_sync_or_async(
                 lambda: self._router.route(request), lambda: self._router.aroute(request)
             )
+            require_valid(self._router, request, routed)
         self._apply_router(routed, undecided)
         return {n.head.key: d for n, d in zip(undecided, routed.decisions, strict=True)}
 

@@ -49,13 +49,10 @@ class RouteOption:
 
 
 def find_unclear(request: RoutingRequest, margin: float, limit: int) -> list[RouteOption]:
-    """Targets of edges whose score is close to that of STOP, best first.
+    """Targets of edges whose score is close to that of STOP, best first, at most ``limit``.
 
-    Args:
-        request: Decisions of a hop.
-        margin: Distance from STOP, in units of relevance plus weight, from which an edge is
-            clear.
-        limit: Most nodes.
+    ``margin`` is the distance from STOP, in units of relevance plus weight, from which an edge is
+    clear.
     """
     options: dict[int, RouteOption] = {}
     for row, choice in enumerate(request.choices):
@@ -118,11 +115,7 @@ def build_prompt(
 ) -> RouterPrompt:
     """The messages for a request; texts are shortened, then the last candidates dropped, to fit.
 
-    Args:
-        request: Decisions of a hop; its ``read`` gives the texts.
-        candidates: Nodes that may be followed, best first.
-        count: Counts the tokens of a text.
-        budget: Tokens of all messages together; the instructions are never shortened.
+    ``budget`` are the tokens of all messages together; the instructions are never shortened.
     """
     avoid = _list_inhibited(request)
     targets = [*(one.target.id for one in candidates), *(one.target.id for one in avoid)]
@@ -300,31 +293,14 @@ _Numbers = Annotated[list[int], BeforeValidator(_to_numbers)]
 class Route(BaseModel):
     """Numbers of the candidates to read."""
 
-    follow: _Numbers
+    follow: _Numbers  # best first
     drop: _Numbers
-    stop: bool
+    stop: bool  # whether nothing else that was offered shall be followed
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RouterAnswer:
-    """The valid part of an answer.
-
-    Attributes:
-        follow: Offered numbers to follow, best first, without duplicates.
-        drop: Offered numbers to reject; disjoint from ``follow``.
-        stop: Whether nothing else that was offered shall be followed.
-        reason: Reason given by the model, on one line.
-    """
-
-    follow: tuple[int, ...]
-    drop: frozenset[int]
-    stop: bool = False
-    reason: str = ""
-
-
-def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> RouterAnswer | None:
-    """Parse an answer; None if it says nothing about the offered numbers.
+def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> Route | None:
+    """The valid part of an answer; None if it says nothing about the offered numbers.
 
     Args:
         answer: A message, or the mapping that ``with_structured_output(include_raw=True)`` gives.
@@ -334,16 +310,15 @@ def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> RouterAnswe
     route = _find_route(answer)
     if route is None:
         return None
-    follow = tuple([n for n in dict.fromkeys(route.follow) if n in offered][:limit])
-    drop = frozenset(n for n in route.drop if n in offered and n not in follow)
+    follow = [n for n in dict.fromkeys(route.follow) if n in offered][:limit]
+    drop = [n for n in route.drop if n in offered and n not in follow]
     nothing = not (follow or drop or route.stop)
     if nothing and (
         route.follow or route.drop
     ):  # an answer without numbers leaves all to the policy
         return None
-    return RouterAnswer(
-        follow, drop, route.stop, " ".join(to_storable(route.reason).split())[:_LONGEST_REASON]
-    )
+    reason = " ".join(to_storable(route.reason).split())[:_LONGEST_REASON]
+    return Route(follow=follow, drop=drop, stop=route.stop, reason=reason)
 
 
 def _find_route(answer: Any) -> Route | None:

@@ -345,6 +345,9 @@ class Queries:
         with self._store.connect() as connection:
             return connection.scalar(query)
 
+    def _count(self, table: sa.Table, *where: Any) -> int:
+        return self._scalar(sa.select(sa.func.count()).select_from(table).where(*where)) or 0
+
     def _iterate_blocks(
         self, query: sa.Select[Any], key: sa.ColumnElement[int], size: int
     ) -> Iterator[Sequence[Any]]:
@@ -394,7 +397,9 @@ class CounterTable:
         if not reduced and connection.dialect.name == "postgresql":
             self._raise_at_once(connection, rows)
             return
-        self._add.run_all(connection, [self._upsert_parameters(row) for row in rows])
+        # Initial values, and what to add to an existing row.
+        added = [{**row, **{f"more_{name}": row[name] for name in self._names}} for row in rows]
+        self._add.run_all(connection, added)
         key = [{k: v for k, v in row.items() if k not in self._names} for row in reduced]
         self._drop.run_all(connection, key)
 
@@ -413,16 +418,13 @@ class CounterTable:
             with open_driver_cursor(connection) as cursor:
                 cursor.execute(self._add_at_once, [to_json(given).decode()])
 
-    def _upsert_parameters(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of the upsert: initial values, and what to add to an existing row."""
-        return {**row, **{f"more_{name}": row[name] for name in self._names}}
-
 
 def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -> Any:
-    more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in names}
+    zero = sa.literal_column("0.0", sa.Float)
+    total = {n: table.c[n] + sa.bindparam(f"more_{n}", type_=sa.Float()) for n in names}
     return build_insert(insert, table).on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
-        set_={name: _drop_rounding(table.c[name] + more[name]) for name in names},
+        set_={name: sa.case((_is_zero(one), zero), else_=one) for name, one in total.items()},
     )
 
 
@@ -438,10 +440,6 @@ def _format_add(table: sa.Table, names: Sequence[str]) -> str:
         f"SELECT * FROM jsonb_to_recordset(%s::jsonb) AS given ({', '.join(typed)}) "
         f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(added)}"
     )
-
-
-def _drop_rounding(value: Any) -> Any:
-    return sa.case((_is_zero(value), sa.literal_column("0.0", sa.Float)), else_=value)
 
 
 def _is_zero(value: Any) -> Any:

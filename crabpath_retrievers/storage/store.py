@@ -7,7 +7,6 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -57,12 +56,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor
-from crabpath_retrievers.storage.write import (
-    history,
-    learned,
-    notes,
-    weights,
-)
+from crabpath_retrievers.storage.write import learned, notes, weights
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import (
     publish_staged,
@@ -343,16 +337,16 @@ class GraphStore(Store):
 
         def join() -> T:
             with self._begin() as done:
-                return work(_OpenTransaction(self, self._memory, done))
+                return work(done)
 
         return repeat_transaction(join)
 
     @contextmanager
-    def _begin(self, *, lazy: bool = False) -> Iterator["_OpenChanges"]:
+    def _begin(self, *, lazy: bool = False) -> Iterator["_OpenTransaction"]:
         self.flush()
         opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            done = _OpenChanges(connection, self._fulltext)
+            done = _OpenTransaction(self, self._memory, connection)
             yield done
             if done.touches_corpus:
                 renew_corpus_version(Transaction(connection, self._fulltext))
@@ -495,31 +489,23 @@ def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
             cursor.execute("RELEASE SAVEPOINT part")
 
 
-@dataclass(slots=True)
-class _OpenChanges:
-    """A transaction that is open, and an account of the changes that it has carried out."""
+class _OpenTransaction(ConnectionReader, Store):
+    """A transaction that is open in a store, and an account of the changes that it carries out."""
 
-    connection: sa.Connection
-    fulltext: FullText
-    kinds: set[type[Change]] = field(default_factory=set)
-    touches_corpus: bool = False
+    def __init__(self, store: GraphStore, memory: StoreMemory, connection: sa.Connection) -> None:
+        """Read and write on ``connection``."""
+        super().__init__(memory, connection, lambda: None)  # nobody else writes meanwhile
+        self._store = store
+        self.kinds, self.touches_corpus = set[type[Change]](), False
 
     def carry_out(self, changes: Sequence[Change]) -> list[Any]:
         """Carry out changes; returns what their writers return."""
         self.kinds.update(map(type, changes))
-        transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
+        # It knows nothing that was undone.
+        transaction = Transaction(self._connection, self._memory.fulltext)
         found = [apply_change(transaction, change) for change in changes]
         self.touches_corpus |= transaction.touches_corpus
         return found
-
-
-class _OpenTransaction(ConnectionReader, Store):
-    """A transaction that is open in a store."""
-
-    def __init__(self, store: GraphStore, memory: StoreMemory, done: _OpenChanges) -> None:
-        """Read and write on the connection of ``done``, which keeps account of the changes."""
-        super().__init__(memory, done.connection, lambda: None)  # nobody else writes meanwhile
-        self._store, self._done = store, done
 
     @property
     def name(self) -> str:
@@ -537,12 +523,12 @@ class _OpenTransaction(ConnectionReader, Store):
 
     def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Override :class:`Store`."""
-        with _open_savepoint(self._done.connection):
-            return self._done.carry_out(changes)
+        with _open_savepoint(self._connection):
+            return self.carry_out(changes)
 
     def apply_together(self, work: Callable[[Store], T]) -> T:
         """Override :class:`Store`."""
-        with _open_savepoint(self._done.connection):
+        with _open_savepoint(self._connection):
             return work(self)
 
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
@@ -697,14 +683,10 @@ _WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.RecordTurn: learned.record_turn,
     c.KeepFeedback: learned.keep_feedback,
     c.ConsumeFeedback: learned.consume_feedback,
-    c.ReviseFeedback: learned.revise_feedback,
-    c.SettleFeedback: learned.settle_feedback,
     c.AddUsage: learned.add_usage,
     c.AddPairCounts: learned.add_pair_counts,
     c.KeepEpisode: learned.keep_episode,
-    c.LearnPassively: learned.write_passive_lesson,
     c.AddTransitions: learned.add_transitions,
-    c.UndoFeedback: history.undo_feedback,
     c.KeepNote: notes.keep_note,
     c.UseNotes: notes.use_notes,
 }

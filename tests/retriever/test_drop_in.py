@@ -7,6 +7,7 @@ import pickle
 import sys
 from uuid import UUID, uuid4
 
+import minilm
 import pytest
 from langchain.agents import create_agent
 from langchain_classic.retrievers import MultiQueryRetriever
@@ -29,7 +30,6 @@ from crabpath_retrievers import (
     NotFoundError,
     Receipt,
 )
-from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
 DOCUMENTS = [
     Document(f"Page {n} speaks about topic{n}.", id=f"d{n}", metadata={"even": n % 2 == 0})
@@ -138,7 +138,7 @@ def test_a_retriever_of_a_store_is_taken_as_it_is(fake):
 
 def test_an_embedder_by_name_is_remembered(fake, tmp_path, monkeypatch):
     """Also by an archive; and it is loaded only where something is embedded."""
-    name = f"huggingface:{find_packaged_weights()}"
+    name = f"huggingface:{minilm.find_folder()}"
     with CrabPathRetriever.from_documents(DOCUMENTS[:2], name, path=tmp_path / "m") as made:
         made.memory.transfer.export(tmp_path / "archive")
     with CrabPath.open(tmp_path / "copy") as copied:

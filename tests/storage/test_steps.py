@@ -103,5 +103,5 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, restored):
     graph.publish(removed=(HUB,))
     if restored:
         assert graph.publish(make(HUB)) != [hub]
-    store.apply([make_change("UndoFeedback", "ann", "f", 1, "{}", "note")])
+    store.apply([make_change("undo_feedback", "ann", "f", 1, "{}", "note")])
     assert read(store) == {}

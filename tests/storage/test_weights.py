@@ -253,7 +253,7 @@ def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
     age(store)
     store.apply([make_change("set_authority", (late,), Authority.CONSTITUTIONAL)])
     age(store)
-    store.apply([make_change("UndoFeedback", "default", "f", 1, "{}", "note")])
+    store.apply([make_change("undo_feedback", "default", "f", 1, "{}", "note")])
     left = {**{rank: LEFT[rank] ** 3 for rank in pairs}, Authority.OVERLAY: 0.5**2}
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.25 * left[rank])

@@ -21,7 +21,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.integration import Embedder
 from crabpath_retrievers.vectors import embedder
-from crabpath_retrievers.vectors.embedder import QueryBatcher, find_packaged_weights, to_unit_vector
+from crabpath_retrievers.vectors.embedder import QueryBatcher, to_unit_vector
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 CRABS = Document("Crabs walk sideways.", id="crabs")
@@ -53,30 +53,9 @@ class Short(Fixed):
         return [self.vector for _ in texts[1:] or texts]
 
 
-def test_the_packaged_weights_are_found_without_executing_their_package(monkeypatch):
-    found = find_packaged_weights()
-    assert found is not None
-    assert (found / "model.safetensors").is_file()
-    assert found.parent.name not in sys.modules
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert find_packaged_weights() is None
-
-
-@pytest.mark.parametrize("content", [b"other weights", None])
-def test_weights_that_are_not_the_official_file_are_refused(tmp_path, monkeypatch, content):
-    """A wrong digest and a missing file name the extra to reinstall; nothing is executed."""
-    package = tmp_path / find_packaged_weights().parent.name
-    (package / "model").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise SystemExit('executed')")
-    if content is not None:
-        (package / "model" / "model.safetensors").write_bytes(content)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(EmbeddingMismatchError, match="reinstall the local extra"):
-        find_packaged_weights()
-
-
 def test_a_missing_local_extra_names_both_ways_out(monkeypatch):
     monkeypatch.setattr(embedder, "load_default_embeddings", minilm.load)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "langchain_huggingface", None)
     with CrabPath.open() as memory:
         with pytest.raises(MissingExtraError, match=r"embeddings=\.\.\.") as error:

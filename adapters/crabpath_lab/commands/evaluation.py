@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from crabpath_lab.plan import EvaluationPlan
 
 DataSet = Annotated[
-    str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique, hipporag or beir.")
+    str, typer.Argument(help="sample, hotpotqa, multihoprag, 2wiki, musique, hipporag or beir.")
 ]
-Data = Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")]
-Methods = Annotated[str, typer.Option(help="Which to compare.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Its official file or folder, plain or .gz; sample has its own."),
+]
+Methods = Annotated[str, typer.Option(help="Which to compare; module:attribute for your own.")]
+Learners = Annotated[
+    str,
+    typer.Option(help="Of a stream: learned, knn, beta, average, cache, or module:attribute."),
+]
 Cutoffs = Annotated[str, typer.Option("--k", "-k", help="Cut-offs.")]
 Limit = Annotated[int | None, typer.Option(help="Most questions; the first ones.")]
 Seed = Annotated[
@@ -85,8 +92,9 @@ Listed = Annotated[bool, typer.Option("--list", help="Print their names, and wha
 
 def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     dataset: DataSet,
-    data: Data,
+    data: Data = None,
     methods: Methods = "dense,lexical,hybrid,cold",
+    learners: Learners = "",
     k: Cutoffs = "2,5,10",
     limit: Limit = None,
     seed: Seed = None,
@@ -118,6 +126,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         dataset=dataset,
         data=data,
         methods=split_names(methods),
+        learners=split_names(learners),
         ks=parse_cutoffs(k),
         limit=limit,
         split=split,

@@ -55,7 +55,7 @@ class Judgements:
         """
         self.path = path
         self._by_question: dict[str, QuestionJudgement] = {}
-        self._torn: tuple[int, int] | None = None  # ends of the last whole line and of the file
+        self._size = self._whole = 0  # bytes of the file, and of its whole lines
         for line in self._read_lines():
             self._take(line)
 
@@ -97,16 +97,18 @@ class Judgements:
         """Write a line.
 
         Raises:
-            InvalidInputError: The file cannot be written.
+            InvalidInputError: The file cannot be written, or another program has written to it.
         """
         try:
             with open(self.path, "ab", opener=_open_private) as file:
-                if self._torn is not None and file.tell() == self._torn[1]:
-                    file.truncate(self._torn[0])
-                self._torn = None
+                if file.tell() != self._size:
+                    msg = f"another program has changed {self.path}: end it, and start this again"
+                    raise InvalidInputError(msg)
+                file.truncate(self._whole)
                 file.write(_encode(line).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+                self._size = self._whole = file.tell()
         except OSError as error:
             msg = f"{self.path} cannot be written ({error.strerror}): give another --judgements"
             raise InvalidInputError(msg) from error
@@ -114,17 +116,17 @@ class Judgements:
 
     def _read_lines(self) -> Iterator[dict[str, Any]]:
         try:
-            *lines, torn = self.path.read_bytes().split(b"\n")
+            content = self.path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
             msg = f"{self.path} cannot be read ({error.strerror}): give another --judgements"
             raise InvalidInputError(msg) from error
+        *lines, torn = content.split(b"\n")
         if torn and not lines and not torn.startswith(b"{"):
             lines = [torn]
-        elif torn:  # a process was killed while it wrote
-            whole = sum(len(line) + 1 for line in lines)
-            self._torn = whole, whole + len(torn)
+        self._size = len(content)
+        self._whole = self._size - len(torn)  # a process may have been killed while it wrote
         for number, line in enumerate(lines, 1):
             try:
                 found = json.loads(line)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from crabpath_lab.loading import import_named
 from crabpath_lab.methods.base import (
     CHUNKS_PER_DOCUMENT,
     EvaluationCorpus,
@@ -32,10 +33,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 def select_methods(names: Sequence[str]) -> dict[str, Method]:
-    """Select methods by name, in the given order."""
-    unknown = [name for name in names if name not in METHODS]
-    if unknown or not names:
-        what = f"there is no method {unknown[0]!r}" if unknown else "no method is named"
-        msg = f"{what}: choose among {', '.join(METHODS)}, with commas between"
+    """Select methods by name or ``module:attribute``, in the given order."""
+    if not names:
+        msg = f"no method is named: choose among {', '.join(METHODS)}, with commas between"
         raise InvalidInputError(msg)
-    return {name: METHODS[name] for name in names}
+    return {name: import_named(name, METHODS, "method") for name in names}

@@ -10,6 +10,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.loading import import_named
 from crabpath_lab.methods import RetrievedChunk
 from crabpath_lab.run_methods import MethodRun
 from crabpath_lab.scoring.measures import PerQuery, score_rankings
@@ -53,6 +54,14 @@ LEARNER_FACTORIES: Mapping[str, Callable[[FrozenLearner], StreamLearner]] = Mapp
         "cache": QueryCache,
     }
 )
+
+
+def find_learner(name: str) -> Callable[[FrozenLearner], StreamLearner]:
+    """What makes a learner: by its name, or by ``module:attribute``."""
+    made: Callable[[FrozenLearner], StreamLearner] = import_named(
+        name, LEARNER_FACTORIES, "learner"
+    )
+    return made
 
 
 class StreamResult(NamedTuple):
@@ -105,7 +114,7 @@ class Stream:
         simulator = replace(self.simulator, chunks=_find_first_chunks(memory, dataset))
         return run_stream(
             name,
-            frozen if name == FROZEN else LEARNER_FACTORIES[name](frozen),
+            frozen if name == FROZEN else find_learner(name)(frozen),
             dataset,
             memory.embedder,
             simulator,

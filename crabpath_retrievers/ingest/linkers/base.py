@@ -70,7 +70,10 @@ class PairLinker(ABC):
     """
 
     kind: ClassVar[EdgeKind]
-    settings: LinkSettings
+
+    def __init__(self, settings: LinkSettings) -> None:
+        """Make edges with these priors, within these limits."""
+        self.settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return the edges to add for nodes that were just published."""
@@ -191,12 +194,10 @@ def choose_first(
     return set(new) - dropped, dropped & set(held)
 
 
-@dataclass(frozen=True)
 class SiblingLinker(PairLinker):
     """Links each chunk to the previous and the next one, both ways."""
 
     kind = EdgeKind.SIBLING
-    settings: LinkSettings
 
     def find(
         self,
@@ -214,12 +215,10 @@ class SiblingLinker(PairLinker):
         return FoundPairs(found)
 
 
-@dataclass(frozen=True)
 class LinkLinker(PairLinker):
     """Resolves links of new and of stored documents, so the order of ingest does not matter."""
 
     kind = EdgeKind.LINK
-    settings: LinkSettings
 
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None

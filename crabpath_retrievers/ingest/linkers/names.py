@@ -12,10 +12,8 @@ whose titles are headlines that no other text repeats.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations, pairwise
 
-from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.language import detect_language, follows_article
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import (
@@ -39,12 +37,10 @@ from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries
 _SEARCHED = 1024  # texts with a new name, among which those that mention it are chosen
 
 
-@dataclass(frozen=True)
 class MentionLinker(PairLinker):
     """Links texts to the documents whose names they contain."""
 
     kind = EdgeKind.MENTION
-    settings: LinkSettings
 
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
@@ -127,10 +123,11 @@ class MentionLinker(PairLinker):
         readers: dict[str, Sequence[int]] = {}
         for words, keys in store.find_phrases(short, most).items():
             name = " ".join(words)
-            # What makes a word a name, full-text search ignores.
+            # What makes a word a name, full-text search ignores; scripts without spaces have words
+            # of several tokens.
             readers[name] = (
                 [n.key for n in store.nodes(keys) if _keep_names(n.text, [name], language)]
-                if _may_be_word(name)
+                if len(words) == 1 or is_character(words[0])
                 else keys
             )
         for key, found in names.items():
@@ -195,11 +192,6 @@ def _count_words(tokens: Iterable[str]) -> int:
     return sum(not is_character(token) for token in tokens)
 
 
-def _may_be_word(name: str) -> bool:
-    """Whether a name may be a common word: one word, or of a script without spaces."""
-    return " " not in name or is_character(name.split(" ", 1)[0])
-
-
 def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[str]:
     """Return the names that a text has as such.
 
@@ -213,17 +205,13 @@ def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[s
         found = {
             word.token
             for word in marked
-            if _has_no_case(word.token) or not text[word.start : word.end].islower()
+            if word.token.upper() == word.token or not text[word.start : word.end].islower()
         }
         common = single - found
         if len(common) < len(single):
             common |= _find_common_nouns(text, language)
         given = [name for name in given if name not in single or name not in common]
     return [name for name in given if contains_name(text, name)]
-
-
-def _has_no_case(token: str) -> bool:
-    return token.upper() == token
 
 
 def _find_common_nouns(text: str, language: str | None) -> set[str]:
@@ -234,19 +222,17 @@ def _find_common_nouns(text: str, language: str | None) -> set[str]:
     names, nouns = Counter[str](), Counter[str]()
     follows = False
     for token, capitalised, start, end in words:
-        small = text[start:end].islower() and not (in_german or _has_no_case(token))
+        small = text[start:end].islower() and not in_german and token.upper() != token
         is_noun = follows if capitalised else small
         (nouns if is_noun else names)[token] += 1
         follows = in_german and follows_article(token, after_article=follows and not capitalised)
     return {word for word, count in nouns.items() if count >= names[word]}
 
 
-@dataclass(frozen=True)
 class SharedTermLinker(PairLinker):
     """Links chunks that share a term found in few chunks."""
 
     kind = EdgeKind.SHARED_TERM
-    settings: LinkSettings
 
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None

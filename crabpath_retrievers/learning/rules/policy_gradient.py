@@ -43,17 +43,9 @@ from crabpath_retrievers.core.text import Floats
 FollowedEdge = tuple[str, str]
 """A followed edge: ids of source and target."""
 
-
-class EdgeCredit(NamedTuple):
-    """Credit of one followed edge.
-
-    Attributes:
-        credit: z of the document that counts of those reached through it, in [-1, 1].
-        hops: Edges between it and that document; 0 if it led to the document itself.
-    """
-
-    credit: float
-    hops: int
+EdgeCredit = tuple[float, int]
+"""z in [-1, 1] of the document that counts of those reached through an edge, and the number of
+edges between that one and the document."""
 
 
 def get_known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
@@ -83,17 +75,10 @@ def assign_edge_credit(
     for route in routes:
         for passed, move in enumerate(route, start=1):
             if move in decided:
-                merit = EdgeCredit(known[route[-1][1]], len(route) - passed)
+                merit = known[route[-1][1]], len(route) - passed
                 best = credit_by_move.get(move, merit)
                 credit_by_move[move] = max(best, merit, key=_rank_merit)
     return credit_by_move
-
-
-def list_routes(turn: Turn, known: Mapping[str, float]) -> Iterator[tuple[FollowedEdge, ...]]:
-    """Yield the recorded routes to all documents with known credit."""
-    for item in turn.returned:
-        if item.node in known and item.path:
-            yield tuple((edge.source, edge.target) for edge in item.path)
 
 
 def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge, ...]]:
@@ -124,7 +109,8 @@ def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge
 
 def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
     """Order in which credits count: use, then blame, then what was not judged; nearest first."""
-    return merit.credit > 0, abs(merit.credit), -merit.hops
+    credit, hops = merit
+    return credit > 0, abs(credit), -hops
 
 
 _HABITUAL, _REFLEX = Tier.HABITUAL.value, Tier.REFLEX.value
@@ -220,14 +206,19 @@ def _list_draws(
     others = [*list_other_routes(turn, credit)]
     decided = {(s.node, target) for s in turn.steps for target in (*s.chosen, *s.reflexes)}
     decided.update(route[-1] for route in others)
-    credit_by_move = assign_edge_credit([*list_routes(turn, known), *others], known, decided)
+    routes = [
+        tuple((edge.source, edge.target) for edge in item.path)
+        for item in turn.returned
+        if item.node in known and item.path
+    ]
+    credit_by_move = assign_edge_credit([*routes, *others], known, decided)
     # What is named is compared with what is not; outcomes only with each other.
     usual = 0.0 if credit.documents else baseline
     gains = {
-        move: settings.discount**merit.hops * advantage(merit.credit, usual)
-        for move, merit in credit_by_move.items()
+        move: settings.discount**hops * advantage(value, usual)
+        for move, (value, hops) in credit_by_move.items()
     }
-    led = {target for (_, target), merit in credit_by_move.items() if merit.credit}
+    led = {target for (_, target), (value, _) in credit_by_move.items() if value}
     passed = {n for n, z in known.items() if not z} - led - credit.inferred
     for step in turn.steps:
         # A node visited twice decides twice; the path comes from the first visit.

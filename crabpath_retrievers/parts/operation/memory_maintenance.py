@@ -12,16 +12,16 @@ from crabpath_retrievers.core.query import parse_namespace, parse_text, require_
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.memory.services import MemoryPart
-from crabpath_retrievers.parts.operation.maintenance import (
-    MAINTENANCE_STEPS,
-    MaintenanceReport,
-    MaintenanceRunner,
-)
 from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.parts.operation.maintenance.health import (
     HealthReport,
     load_past_reports,
     measure_health,
+)
+from crabpath_retrievers.parts.operation.maintenance.runner import (
+    MAINTENANCE_STEPS,
+    MaintenanceReport,
+    MaintenanceRunner,
 )
 from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
 from crabpath_retrievers.vectors.embedder import Embedder
@@ -214,7 +214,7 @@ class MemoryMaintenance(MemoryPart):
             msg = "embeddings must be the new embedder, not None"
             raise InvalidInputError(msg)
         new = Embedder(embeddings, PrefixSettings(query=query_prefix, document=document_prefix))
-        return EmbedderChange.of(self._services).run(new, progress)
+        return EmbedderChange(self._services).run(new, progress)
 
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)

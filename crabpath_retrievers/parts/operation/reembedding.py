@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +21,8 @@ from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parts import ChunkEmbedder
 from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
-from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.storage import GraphStore, Store
+from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.database import lock_schema
 from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
@@ -44,7 +42,6 @@ from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
-    EmbedderFingerprint,
     EmbedderIdentity,
     are_same,
     encode_identity,
@@ -60,13 +57,9 @@ IDENTITY = "embedder"
 class EmbeddedText(NamedTuple):
     """A text with a stored vector.
 
-    Attributes:
-        kind: Name of its table in ``EMBEDDED``.
-        key: Its key there, as a text.
-        mark: Changes with the text.
-        text: A question or a correction; empty for a node.
-        node: The chunk or note.
-        visible: Whether the vector index of the documents holds it.
+    ``kind`` and ``key`` are its table in ``EMBEDDED`` and its key there, as a text; ``mark``
+    changes with the text, which is empty for a node. ``visible`` ones are held by the vector index
+    of the documents.
     """
 
     kind: str
@@ -212,27 +205,19 @@ _STRAGGLERS = 1.0  # seconds until queries of other processes have ended
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class EmbedderChange:
     """Embeds all texts of a memory again, and switches."""
 
-    store: GraphStore
-    index: VectorIndex
-    identity: EmbedderFingerprint
-    reindexing: Reindexer
-
-    @classmethod
-    def of(cls, services: Services) -> "EmbedderChange":
+    def __init__(self, services: Services) -> None:
         """Change the embedder of an open memory."""
-        return cls(services.store, services.index, services.identity, services.reindexing)
+        self.store, self.index = services.store, services.index
+        self.identity, self.reindexing = services.identity, services.reindexing
 
     def run(self, new: Embedder, progress: Progress | None = None) -> int:
         """Change to another embedder; returns how many texts were embedded.
 
-        Raises:
-            ConfigurationError: The vectors are in a store of others.
-            InvalidInputError: The embedder gives a text no usable vector; nothing was changed.
-            StoreLockedError: The embedder is being changed already.
+        ``InvalidInputError`` is raised where the embedder gives a text no usable vector; nothing
+        was changed.
         """
         begun = time.perf_counter()
         with self.store.hold_change_lock():
@@ -376,7 +361,7 @@ class EmbedderChange:
 
 def resume_change(services: Services) -> None:
     """Finish what was interrupted after the switch to another embedder, as a memory is opened."""
-    EmbedderChange.of(services).resume()
+    EmbedderChange(services).resume()
 
 
 def _to_rows(

@@ -15,23 +15,64 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes import TransitionCount
+from crabpath_retrievers.core.changes import RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_number
 from crabpath_retrievers.core.records import Vector, stretch_cosine
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.regions import (
     ANY_TASK,
-    ActionScore,
     Hubs,
     SuccessModel,
-    find_whole,
     log_odds,
-    score_actions,
     shift_log_odds,
 )
 from crabpath_retrievers.storage import GraphStore
 
 _HALF = 0.5  # of an episode: counts that were undone are not exactly 0
+
+
+def find_whole(level: int) -> RegionKey:
+    """All regions of a level together: those of documents, or the states of agents."""
+    return (min(level, 0), 0)
+
+
+class ActionScore(NamedTuple):
+    """Score of an action type in a region.
+
+    Attributes:
+        action: The action type.
+        success: P(success | region, action), in (0, 1).
+        share: P(action | region), in [0, 1].
+        trials: How often it was taken in the region.
+        low, high: The 95 % interval of ``success``, by its standard deviation.
+    """
+
+    action: str
+    success: float
+    share: float
+    trials: float
+    low: float
+    high: float
+
+
+def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
+    """Score every action type that was ever taken, sorted by name.
+
+    Args:
+        chances: Success estimates of the region.
+        task: Type of the task; empty for any.
+    """
+    return [
+        ActionScore(
+            action,
+            success := chances.success(action, task),
+            chances.share(action, task),
+            chances.trials(action, task),
+            max(0.0, success - (width := chances.measure_width(action, task))),
+            min(1.0, success + width),
+        )
+        for action in chances.actions
+    ]
 
 
 @dataclass(frozen=True)

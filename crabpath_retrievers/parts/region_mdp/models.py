@@ -11,9 +11,10 @@ from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes import STATES
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.region_mdp.mdp import RegionModel
-from crabpath_retrievers.regions import Hubs, RegionIndex, StateHubs
+from crabpath_retrievers.regions import Hubs, RegionIndex
 from crabpath_retrievers.storage import GraphStore
 
+_MAX_STATES = 10_000  # states that are compared: 30 MiB with 384 dimensions
 RegionLevel = int | Literal["states"] | None
 """A level of regions of documents; ``"states"``: what agents saw in their episodes."""
 
@@ -82,3 +83,27 @@ class RegionModels:
             msg = f"steps are not counted on level {chosen}: counted levels are {available}"
             raise NotFoundError(msg)
         return chosen
+
+
+class StateHubs:
+    """Reads the states of the episodes of agents in a namespace, as hubs."""
+
+    def __init__(self, store: GraphStore, namespace: str) -> None:
+        """Read ``store``."""
+        self._store, self._namespace = store, namespace
+        self._known: tuple[tuple[int, int], Hubs] | None = None
+
+    def __call__(self) -> Hubs:
+        """The newest 10,000 states; none before an episode in words."""
+        clock = self._store.walk.get_clock(self._namespace)
+        version = (clock.key, clock.learned)
+        if self._known is None or self._known[0] != version:
+            self._known = (version, self._read_states(clock.key))
+        return self._known[1]
+
+    def _read_states(self, namespace: int) -> Hubs:
+        rows = self._store.regions.get_states(namespace, _MAX_STATES)
+        if not rows:
+            return Hubs(STATES, (), (), (), np.zeros((0, 0)))
+        keys, ids, titles, vectors = zip(*rows, strict=True)
+        return Hubs(STATES, keys, ids, titles, np.stack(vectors).astype(np.float64))

@@ -11,15 +11,9 @@ from numpy.typing import NDArray
 from crabpath_retrievers.core.changes import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.operation.maintenance.health import HealthQueries
+from crabpath_retrievers.parts.region_mdp.mdp import ActionScore, find_whole, score_actions
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
-from crabpath_retrievers.regions import (
-    ANY_TASK,
-    ActionScore,
-    Hubs,
-    SuccessModel,
-    find_whole,
-    score_actions,
-)
+from crabpath_retrievers.regions import ANY_TASK, Hubs, SuccessModel
 
 
 class NextRegion(NamedTuple):

@@ -4,9 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.core.records import EdgeKind, Tier
-from crabpath_retrievers.parts.typed_graph.edge_pages import EdgeQueries, NodeInfo, WeightRange
-from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge
+from crabpath_retrievers.core.records import EdgeKind
+from crabpath_retrievers.parts.typed_graph.queries import (
+    Direction,
+    NodeInfo,
+    TypedEdge,
+    TypedQueries,
+    WeightRange,
+)
 from crabpath_retrievers.parts.typed_graph.view import NamespaceView
 
 MAX_REACHED = 500
@@ -82,36 +87,29 @@ class EdgePage(NamedTuple):
     next_offset: int | None
 
 
-class EdgeSelection(NamedTuple):
-    """Which edges of a node are wanted: kinds, tier, least absolute weight, direction; how many."""
-
-    kinds: Sequence[EdgeKind]
-    tier: Tier | None
-    least: float
-    direction: Direction
-    limit: int
-
-
 def page_edges(
-    scope: NamespaceView, node: str, wanted: EdgeSelection, offset: int, tiers: TierSettings
+    scope: NamespaceView,
+    node: str,
+    kinds: Iterable[EdgeKind],
+    weights: WeightRange,
+    direction: Direction,
+    place: tuple[int, int],
+    tiers: TierSettings,
 ) -> EdgePage:
-    """Return a page of the edges of a node, strongest first."""
-    key = scope.key(node)
-    bounds = (-1.0, 1.0) if wanted.tier is None else tiers.get_range(wanted.tier)
-    bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
-    place = (offset, wanted.limit)
-    page, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, place)
-    facts = EdgeQueries(scope.store).describe_nodes(
+    """Return a page of the edges of a node, strongest first; its place is offset and length."""
+    key, end = scope.key(node), sum(place)
+    page, total = scope.strongest_edges(key, kinds, weights, direction, place)
+    facts = TypedQueries(scope.store).describe_nodes(
         {key, *(edge.key for edge in page)}, scope.clock.key
     )
     edges = []
     for edge in page:
         if edge.key in facts:  # else it was removed meanwhile
             other = facts[edge.key]
-            source, target = (node, other.id) if wanted.direction == "out" else (other.id, node)
+            source, target = (node, other.id) if direction == "out" else (other.id, node)
             tier = tiers.tier_of(edge.weight).value
-            weights = (edge.weight, edge.prior)
-            edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
+            of_edge = (edge.kind.label, edge.weight, edge.prior)
+            edges.append(WeighedEdge(source, target, other.title, *of_edge, tier))
     return EdgePage(facts[key], tuple(edges), total, end if end < total else None)
 
 

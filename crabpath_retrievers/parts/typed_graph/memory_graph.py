@@ -23,17 +23,13 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
-from crabpath_retrievers.errors import (
-    ConfigurationError,
-    InvalidInputError,
-)
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart, Services
 from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
 from crabpath_retrievers.parts.typed_graph.follow import (
     EdgePage,
-    EdgeSelection,
     Neighbour,
     ReachedNode,
     collect_neighbourhood,
@@ -42,7 +38,7 @@ from crabpath_retrievers.parts.typed_graph.follow import (
     traverse_edges,
 )
 from crabpath_retrievers.parts.typed_graph.granger import Influence, build_series, find_influences
-from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries
+from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries, WeightRange
 from crabpath_retrievers.parts.typed_graph.search import (
     DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,
@@ -63,7 +59,7 @@ from crabpath_retrievers.parts.typed_graph.view import (
     parse_edge_kinds,
     parse_tier,
 )
-from crabpath_retrievers.storage.read.history import MoveFilter, WeightMove
+from crabpath_retrievers.storage.read.history import WeightMove
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -228,19 +224,16 @@ class MemoryGraph(MemoryPart):
         """
         kinds = WALKED_KINDS if edge_type is None else parse_edge_kinds(edge_type)
         least = require_number("min_weight", min_weight, 0.0, 1.0)
-        wanted = EdgeSelection(
-            kinds,
-            parse_tier(tier),
-            least,
-            parse_direction(direction),
-            require_count("limit", limit, most=MAX_COUNT),
-        )
-        skipped = require_count("offset", offset, 0, MAX_OFFSET)
+        wanted, way = parse_tier(tier), parse_direction(direction)
+        number = require_count("limit", limit, most=MAX_COUNT)
+        place = require_count("offset", offset, 0, MAX_OFFSET), number
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = self._view(namespace)
             tiers = apply_knobs_to_tiers(services.settings.tiers, scope.clock.knobs)
-            return page_edges(scope, parse_text("node_id", node_id), wanted, skipped, tiers)
+            bounds = (-1.0, 1.0) if wanted is None else tiers.get_range(wanted)
+            weights, node = WeightRange(*bounds, least), parse_text("node_id", node_id)
+            return page_edges(scope, node, kinds, weights, way, place, tiers)
 
     def changes(
         self,
@@ -287,8 +280,9 @@ class MemoryGraph(MemoryPart):
             last = None if target is None else scope.key(parse_text("target", target))
             if not scope.clock.key:
                 return []
-            wanted = MoveFilter(first, last, kind, cause)
-            return services.store.history.find_moves(scope.clock, wanted, most)
+            return services.store.history.find_moves(
+                scope.clock, most, source=first, target=last, kind=kind, cause=cause
+            )
 
     def traverse(
         self,

@@ -1,7 +1,12 @@
-"""Reads of edges by kind, structural and learned, as one namespace sees them."""
+"""Reads of edges by kind, structural and learned, as one namespace sees them.
+
+Pages of the edges of one node, strongest first, however many edges it has: most weights are those
+of the text, and do not change, so the database sorts them, and only a page of them leaves it. The
+weights that a namespace has learned or that decay in it are read as a whole.
+"""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -13,12 +18,14 @@ from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     TYPED_KINDS,
+    Authority,
     EdgeKind,
     StoredWeight,
     Turn,
     Vector,
     parse_returned,
 )
+from crabpath_retrievers.storage.read.notes import IS_CURRENT
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
@@ -29,6 +36,7 @@ from crabpath_retrievers.storage.schema import (
     feedback_effects,
     namespaces,
     nodes,
+    notes,
     overlay,
     weight_changes,
 )
@@ -47,12 +55,14 @@ _TYPED = [kind.value for kind in TYPED_KINDS]
 _EDGE = ("source", "target", "kind")
 _AT_ONCE = 1024
 _EPSILON = 1e-9
+_SAME_EDGE = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
 
 
 class TypedEdge(NamedTuple):
     """An edge of a given node.
 
-    ``near`` is the key of the given node, ``key`` and ``id`` are of the other one.
+    ``near`` is the key of the given node, ``key`` and ``id`` are of the other one; the id is empty
+    where it is not needed. ``prior`` is the weight of the text, where that was read.
     """
 
     near: int
@@ -60,6 +70,51 @@ class TypedEdge(NamedTuple):
     id: str
     kind: EdgeKind
     weight: float
+    prior: float = 0.0
+
+
+class WeightRange(NamedTuple):
+    """Effective weights from ``low`` to ``high``, inclusive, and not nearer to 0 than ``least``."""
+
+    low: float = -1.0
+    high: float = 1.0
+    least: float = 0.0
+
+    def holds(self, weight: float) -> bool:
+        """Whether a weight is meant."""
+        return self.low <= weight <= self.high and abs(weight) >= max(self.least, _EPSILON)
+
+    def where(self, weight: Any) -> list[sa.ColumnElement[bool]]:
+        """Range as conditions on a column."""
+        least = max(self.least, _EPSILON)
+        return [weight.between(self.low, self.high), sa.func.abs(weight) >= least]
+
+
+def sort_edges(found: Iterable[TypedEdge]) -> list[TypedEdge]:
+    """Edges by their absolute weight, strongest first; equal ones in the order of their ends."""
+    return sorted(found, key=_rank_edge)
+
+
+def _rank_edge(edge: TypedEdge) -> tuple[float, int, int]:
+    """Sort key of edges, here and in the database."""
+    return -abs(edge.weight), edge.key, edge.kind.value
+
+
+class NodeInfo(NamedTuple):
+    """A chunk or note in the graph.
+
+    Attributes:
+        id: Its id.
+        title: Its title; empty without one.
+        source: Where its text is from; empty for a note.
+        authority: How slowly weights of edges that lead to it decay: ``overlay``, ``canonical`` or
+            ``constitutional``.
+    """
+
+    id: str
+    title: str
+    source: str
+    authority: str
 
 
 class StoredTypedEdge(NamedTuple):
@@ -80,13 +135,9 @@ class StoredTypedEdge(NamedTuple):
 class LearnedTurn:
     """A turn that feedback was learned from.
 
-    Attributes:
-        sequence: Number of the feedback in the order of learning.
-        exponent: What the feedback added to the decay exponent, for all its turns.
-        usage: Wins, passes and reward decay that it added, by key of the node.
-        feedback: The feedback.
-        turn: The record of the turn.
-        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+    ``exponent`` is what the feedback added to the decay exponent, for all its turns; ``usage`` has
+    wins, passes and reward decay that it added, by key of the node. The unit query vector, shape
+    ``[d]``, is None if it is not stored.
     """
 
     sequence: int
@@ -111,6 +162,12 @@ class NodeFacts(NamedTuple):
     vector: Vector
 
 
+def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:
+    """Columns of the given node and of the other one."""
+    ends = table.c.source, table.c.target
+    return ends if direction == "out" else (ends[1], ends[0])
+
+
 def _build_select(direction: Direction) -> CompiledSelect:
     """Select edges of nodes ``keys``: structural ones of ``kinds``, learned ones of ``learned``.
 
@@ -122,9 +179,7 @@ def _build_select(direction: Direction) -> CompiledSelect:
     seen = sa.or_(other.c.owner == nobody, other.c.owner == sa.bindparam("namespace"))
 
     def select(table: sa.Table, joined: Any, kinds: str, *weights: Any) -> sa.Select[Any]:
-        near, far = table.c.source, table.c.target
-        if direction == "in":
-            near, far = far, near
+        near, far = _get_ends(table, direction)
         # The rate of decay depends on the target.
         both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
         return (
@@ -137,7 +192,7 @@ def _build_select(direction: Direction) -> CompiledSelect:
             )
         )
 
-    same = sa.and_(mine, *(overlay.c[n] == edges.c[n] for n in ("source", "target", "kind")))
+    same = sa.and_(mine, _SAME_EDGE)
     weight = sa.func.coalesce(overlay.c.weight, edges.c.prior)
     decay_at = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
     read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, decay_at, edges.c.floor)
@@ -178,6 +233,100 @@ class TypedQueries(Queries):
             for near, key, name, kind, *stored in rows
         ]
         return [edge for edge in found if abs(edge.weight) > _EPSILON]
+
+    def find_strongest(
+        self,
+        key: int,
+        clock: Clock,
+        kinds: Collection[EdgeKind],
+        weights: WeightRange,
+        direction: Direction,
+        place: tuple[int, int],
+        *,
+        since: int,
+    ) -> tuple[list[TypedEdge], int]:
+        """The strongest edges of a node, and the number of all that are meant.
+
+        Typed edges are not among them, nor edges to nodes that the namespace does not see.
+
+        ``place`` is the number of stronger edges that are left out, and of those that are returned.
+        Notes on probation are seen from turn ``since``, see ``NoteQueries``.
+        """
+        wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
+        moving = self._read_moving(key, clock, wanted, direction, since)
+        near, far = _get_ends(edges, direction)
+        of_node = (near == key, edges.c.kind.in_(wanted), *weights.where(edges.c.prior))
+        query = sa.select(far, edges.c.kind, edges.c.prior).where(*of_node)
+        strongest = (sa.func.abs(edges.c.prior).desc(), far, edges.c.kind)
+        # A moving edge may stand anywhere, and its row in the text anywhere else.
+        offset, limit = place
+        skipped, margin = max(0, offset - len(moving)), 2 * len(moving)
+        rows = self._rows(query.order_by(*strongest).limit(limit + margin).offset(skipped))
+        total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
+        steady = [TypedEdge(key, end, "", _KINDS[kind], prior, prior) for end, kind, prior in rows]
+        replaced = [
+            edge._replace(weight=edge.prior)
+            for edge, in_text, _ in moving.values()
+            if in_text and weights.holds(edge.prior)
+        ]
+        added = [edge for edge, _, seen in moving.values() if seen and weights.holds(edge.weight)]
+        total = int(total) - len(replaced) + len(added)
+        if skipped and not steady:
+            return [], total
+        start = skipped
+        if skipped:
+            first = _rank_edge(steady[0])
+            start -= sum(_rank_edge(edge) < first for edge in replaced)
+            start += sum(_rank_edge(edge) < first for edge in added)
+            added = [edge for edge in added if _rank_edge(edge) >= first]
+        kept = [edge for edge in steady if (edge.key, edge.kind.value) not in moving]
+        return sort_edges([*added, *kept])[offset - start :][:limit], total
+
+    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeInfo]:
+        """The nodes that a namespace (by key) sees, by key; others are left out."""
+        query = sa.select(
+            nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
+        )
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        query = query.where(nodes.c.owner.in_((0, namespace)))
+        return {
+            key: NodeInfo(name, title, source, Authority(authority).name.lower())
+            for key, name, title, source, authority in self._rows_in(query, nodes.c.key, keys)
+        }
+
+    def _read_moving(
+        self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
+    ) -> dict[tuple[int, int], tuple[TypedEdge, bool, bool]]:
+        """The edges whose weight the namespace learned, or decays in it, by far end and kind.
+
+        With each, whether the text has it, too, and whether the namespace sees its end.
+        """
+        found: dict[tuple[int, int], tuple[TypedEdge, bool, bool]] = {}
+        other, end = nodes.alias("other"), nodes.alias("end")
+        seen = other.c.owner.in_((0, clock.key)) & (notes.c.node.is_(None) | IS_CURRENT)
+
+        def add(table: sa.Table, joined: Any, columns: tuple[Any, ...], *conditions: Any) -> None:
+            near, far = _get_ends(table, direction)
+            both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
+            query = sa.select(far, table.c.kind, *columns, end.c.authority, seen)
+            both = both.outerjoin(notes, notes.c.node == other.c.key)
+            query = query.select_from(both).where(near == key, table.c.kind.in_(kinds), *conditions)
+            rows = self._rows(query.params(since=since))
+            for end_key, kind, weight, decay_at, prior, floor, authority, visible in rows:
+                stored = StoredWeight(weight, decay_at, floor or 0.0, authority)
+                now = stored.decay_to(clock.exponent)
+                edge = TypedEdge(key, end_key, "", _KINDS[kind], now, prior or 0.0)
+                found.setdefault((end_key, kind), (edge, prior is not None, bool(visible)))
+
+        of_text = (edges.c.prior, edges.c.floor)
+        if clock.weights:
+            learned = (overlay.c.weight, overlay.c.decay_at, *of_text)
+            joined = overlay.outerjoin(edges, _SAME_EDGE)
+            add(overlay, joined, learned, overlay.c.namespace == clock.key)
+        if clock.exponent:
+            fades = (edges.c.prior != edges.c.floor, edges.c.decay_at < clock.exponent)
+            add(edges, edges, (edges.c.prior, edges.c.decay_at, *of_text), *fades)
+        return found
 
     def get_learned_turns(self, namespace: int) -> list[LearnedTurn]:
         """All turns of a namespace that were learned from, in the order of learning."""

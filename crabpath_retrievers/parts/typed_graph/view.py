@@ -23,13 +23,13 @@ from crabpath_retrievers.core.records import (
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.parts.typed_graph.derive import TypedGraphs
-from crabpath_retrievers.parts.typed_graph.edge_pages import (
-    EdgeQueries,
-    FarEnd,
+from crabpath_retrievers.parts.typed_graph.queries import (
+    Direction,
+    TypedEdge,
+    TypedQueries,
     WeightRange,
     sort_edges,
 )
-from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedEdge, TypedQueries
 from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
@@ -87,7 +87,7 @@ class NamespaceView:
         weights: WeightRange,
         way: Direction,
         place: tuple[int, int],
-    ) -> tuple[list[FarEnd], int]:
+    ) -> tuple[list[TypedEdge], int]:
         """Return the strongest edges of a node, and the number of all with these weights.
 
         ``place`` is the number of stronger edges that are left out, and of those that are returned.
@@ -97,14 +97,10 @@ class NamespaceView:
         since = self.notes.get_probation_start(self.clock)
         read_from = (0, offset + limit) if typed else place
         given = (key, self.clock, wanted - typed, weights, way, read_from)
-        found, total = EdgeQueries(self.store).find_strongest(*given, since=since)
+        found, total = TypedQueries(self.store).find_strongest(*given, since=since)
         if not typed:
             return found, total
-        more = [
-            FarEnd(edge.key, edge.kind, edge.weight, 0.0)
-            for edge in self.edges([key], typed, way)
-            if weights.holds(edge.weight)
-        ]
+        more = [edge for edge in self.edges([key], typed, way) if weights.holds(edge.weight)]
         return sort_edges([*found, *more])[offset:][:limit], total + len(more)
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:

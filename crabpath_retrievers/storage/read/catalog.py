@@ -378,8 +378,7 @@ class Catalog(Queries):
 
     def count_unindexed(self) -> int:
         """Number of published nodes that are queued for the vector index."""
-        waiting = staging.c.operation.in_(("index", "return"))
-        return self._scalar(sa.select(sa.func.count()).where(waiting)) or 0
+        return self._count(staging, staging.c.operation.in_(("index", "return")))
 
     def get_unlinked_keys(self) -> list[int]:
         """Keys of published nodes that are queued for linking."""
@@ -443,9 +442,6 @@ class Catalog(Queries):
             "learned_weights": self._count(overlay),
             "turns": self._count(turns),
         }
-
-    def _count(self, table: sa.Table) -> int:
-        return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
 def _begins_with(text: str) -> sa.ColumnElement[bool]:

@@ -42,9 +42,7 @@ _KINDS = {kind.value: kind.label for kind in EdgeKind}
 class FeedbackState(NamedTuple):
     """State of stored feedback.
 
-    Attributes:
-        sequence: Its number in the store.
-        namespace: Name of its namespace; None while that is not known.
+    The namespace is None while it is not known.
     """
 
     sequence: int
@@ -109,11 +107,8 @@ class FeedbackRecord(NamedTuple):
 class StoredEffects(NamedTuple):
     """The effects of one feedback, as far as the store does not subtract them itself.
 
-    Attributes:
-        model: What it changed in the ranking model.
-        later: Outcomes, not undone, that entered the baseline after it, in order.
-        episodes: Ids of the episodes that it added to.
-        notes: Ids of the notes that it created or repeated.
+    ``later`` are the outcomes, not undone, that entered the baseline after it, in order; episodes
+    are those that it added to, notes those that it created or repeated.
     """
 
     model: ModelEffects
@@ -153,27 +148,6 @@ class WeightMove(NamedTuple):
     created: float
 
 
-class MoveFilter(NamedTuple):
-    """Selects changes of weights; a field that is None does not restrict them.
-
-    Attributes:
-        source, target: Keys of the ends.
-        kind: Kind of the edge.
-        cause: Id of the feedback or note.
-    """
-
-    source: int | None = None
-    target: int | None = None
-    kind: EdgeKind | None = None
-    cause: str | None = None
-
-    def where(self) -> list[sa.ColumnElement[bool]]:
-        """Conditions on the rows of the table of changes."""
-        wanted = {**self._asdict(), "kind": None if self.kind is None else self.kind.value}
-        given = wanted.items()
-        return [weight_changes.c[name] == value for name, value in given if value is not None]
-
-
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -201,12 +175,7 @@ class HistoryQueries(Queries):
     ) -> FeedbackState | None:
         """State of feedback of a namespace; None for an unknown id.
 
-        Args:
-            feedback_id: Its id.
-            namespace: Name of the namespace; None where only one has feedback with this id.
-
-        Raises:
-            InvalidInputError: Several namespaces have, and none is given.
+        Without a ``namespace`` (its name) only one may have feedback with this id.
         """
         query = sa.select(feedback.c.sequence, feedback.c.namespace, feedback.c.status)
         where = [feedback.c.id == feedback_id]
@@ -319,16 +288,28 @@ class HistoryQueries(Queries):
                 found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
-    def find_moves(self, clock: Clock, wanted: MoveFilter, limit: int) -> list[WeightMove]:
+    def find_moves(
+        self,
+        clock: Clock,
+        limit: int,
+        *,
+        source: int | None,
+        target: int | None,
+        kind: EdgeKind | None,
+        cause: str | None,
+    ) -> list[WeightMove]:
         """Changes of learned weights of a namespace, newest first, with before and after.
 
-        Weights are traced back from what they are now, through all later changes of an edge.
+        Those by the feedback or note ``cause``, of edges between these keys. Weights are traced
+        back from what they are now, through all later changes of an edge.
         """
+        given = {"source": source, "target": target, "kind": kind and kind.value, "cause": cause}
+        wanted = [weight_changes.c[name] == one for name, one in given.items() if one is not None]
         c = weight_changes.c
         edge = (c.source, c.target, c.kind)
         columns = (c.sequence, *edge, c.delta, c.decay_at)
         own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
-        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
+        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted)
         found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
         if not found:
             return []
@@ -338,7 +319,7 @@ class HistoryQueries(Queries):
         later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
         moves = self._rows_in(later, c.source, ends[0])
         weights = self._read_weights(clock.key, *ends)
-        users = dict(self._read_users(clock.key, {row.cause for row in found}))
+        users = self._read_users(clock.key, {row.cause for row in found})
         query = sa.select(nodes.c.key, nodes.c.id)
         ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
         sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
@@ -373,12 +354,12 @@ class HistoryQueries(Queries):
             (source, target, kind): StoredWeight(*stored) for source, target, kind, *stored in rows
         }
 
-    def _read_users(self, namespace: int, causes: Iterable[str]) -> list[tuple[str, str | None]]:
-        """Ids of feedback of a namespace with the users who gave it."""
+    def _read_users(self, namespace: int, causes: Iterable[str]) -> dict[str, str | None]:
+        """Users who gave feedback of a namespace, by its id."""
         query = sa.select(feedback.c.id, feedback.c.user)
         query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
         query = query.where(namespaces.c.key == namespace)
-        return [(cause, user) for cause, user in self._rows_in(query, feedback.c.id, causes)]
+        return {cause: user for cause, user in self._rows_in(query, feedback.c.id, causes)}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
         """The snapshots of a namespace, or of all namespaces, newest first."""

@@ -63,13 +63,8 @@ class NamespaceState(NamedTuple):
 class StoredEpisode(NamedTuple):
     """Turns with the same query.
 
-    Attributes:
-        turns: Number of turns.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit by node id; below 0 for documents that were not used.
-        vector: Unit query vector, shape ``[d]``, half precision.
-        clock: Turn in which it was last added to.
-        credit_by_user: Credit by user id and node id, of feedback with a user.
+    Credit and counts are as in :class:`EpisodeContent`; the unit query vector, shape ``[d]``, is in
+    half precision.
     """
 
     id: str
@@ -478,9 +473,7 @@ class LearnedQueries(Queries):
 
     def count_waiting_feedback(self) -> int:
         """Number of feedback records that wait."""
-        query = sa.select(sa.func.count()).where(feedback.c.status == "waiting")
-        ((count,),) = self._rows(query)
-        return int(count)
+        return self._count(feedback, feedback.c.status == "waiting")
 
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""

@@ -19,16 +19,10 @@ from crabpath_retrievers.storage.read.learned import (
     NamespaceState,
     decode_state,
 )
-from crabpath_retrievers.storage.schema import (
-    consumed_turns,
-    feedback,
-    namespaces,
-    turns,
-)
+from crabpath_retrievers.storage.schema import consumed_turns, feedback, namespaces, turns
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
-    ReadableStore,
     decode_rows,
     decode_vector,
     split_batches,
@@ -181,11 +175,6 @@ _WINDOW_OF_SESSION = CompiledSelect(
 class TurnLog(Queries):
     """Reads of turn records."""
 
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        super().__init__(store)
-        self._learned = LearnedQueries(store)
-
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
         """The record of a turn, by its id or by the run id of the host.
 
@@ -294,7 +283,7 @@ class TurnLog(Queries):
         if not read:
             return []
         asked = {node for turn in read for node in _list_nodes(turn.turn)}
-        known = self._learned.nodes(read[0].state.clock.key, sorted(asked))
+        known = LearnedQueries(self._store).nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
     def list_newest(

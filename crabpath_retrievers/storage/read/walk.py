@@ -66,12 +66,7 @@ class Clock(NamedTuple):
 class QueryFacts(NamedTuple):
     """Facts about a query before its candidates are read.
 
-    Attributes:
-        clock: State of the namespace; all 0 for one that does not exist.
-        frequencies: Document frequency by word; unknown words are left out.
-        total: Number of nodes.
-        mean_length: Mean length of the nodes in tokens, at least 1.
-        named: Keys of the nodes with a name, by name; unknown names are left out.
+    The clock is all 0 for a namespace that does not exist; unknown words and names are left out.
     """
 
     clock: Clock

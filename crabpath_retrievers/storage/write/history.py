@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes import EpisodeContent, UndoFeedback
+from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -42,13 +42,19 @@ from crabpath_retrievers.storage.write.weights import insert_unattributed_change
 _TICK = 1e-3  # seconds between snapshots
 
 
-def undo_feedback(tx: Transaction, change: UndoFeedback) -> None:
-    """Subtract all effects of feedback that are stored, and release its turns."""
-    name, cause = change.namespace, change.feedback_id
+def undo_feedback(
+    tx: Transaction, name: str, cause: str, version: int, model: str, note: str | None
+) -> None:
+    """Subtract all stored effects of feedback, those on notes too, and release its turns.
+
+    Raises ``ConflictError`` when it is no longer applied, or the namespace with this name is no
+    longer of the version that was read. ``model`` is the ranking model without the feedback, as
+    JSON. The status of feedback that waits again has no ``note``.
+    """
     columns = (s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
     query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update(key_share=True)
     space = tx.run(query).one_or_none()
-    require_unchanged(space is not None and space.version == change.version, cause)
+    require_unchanged(space is not None and space.version == version, cause)
     assert space is not None  # noqa: S101
     own = (s.feedback_effects.c.feedback == cause, s.feedback_effects.c.namespace == space.key)
     query = sa.select(s.feedback_effects).where(*own)
@@ -59,11 +65,11 @@ def undo_feedback(tx: Transaction, change: UndoFeedback) -> None:
     turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == space.key)
     consumed = s.consumed_turns.c
     tx.delete(s.consumed_turns, consumed.feedback == cause, consumed.turn.in_(turns))
-    _update_namespace(tx, space.key, model=change.model)
-    if change.note is not None:
+    _update_namespace(tx, space.key, model=model)
+    if note is not None:
         given = (s.feedback.c.id == cause, s.feedback.c.namespace == name)
         known = (*given, s.feedback.c.status == "applied")
-        done = tx.update(s.feedback, *known, status="undone", note=change.note)
+        done = tx.update(s.feedback, *known, status="undone", note=note)
         require_unchanged(done == 1, cause)
     if effects is not None:
         record = json.loads(effects.record)

@@ -1,10 +1,13 @@
-"""Writers of turns, feedback and its effects, counts and episodes."""
+"""Writers of turns, feedback and its effects, counts and episodes.
+
+Where something is no longer what was read, they raise ``ConflictError``.
+"""
 
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -18,7 +21,7 @@ from crabpath_retrievers.core.changes import (
     UseNotes,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.core.records import may_name_turn
+from crabpath_retrievers.core.records import EdgeKind, may_name_turn
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
@@ -271,19 +274,22 @@ def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
     }
 
 
-def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
-    """Replace the content of feedback; learning from the former one starts again."""
-    own = s.feedback.c.sequence == change.sequence
+def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.KeepFeedback) -> None:
+    """Replace the content of feedback, which waits again; effects that it had stay for now.
+
+    Raises ``ConflictError`` when it is no longer ``known``, which was read.
+    """
+    own = s.feedback.c.sequence == sequence
     # First the namespace, as those do that learn from it.
     namespace = tx.scalar(sa.select(s.feedback.c.namespace).where(own))
     if (key := tx.find_key(namespace)) is not None:
         tx.increment_versions(key)
     payload = tx.scalar(sa.select(s.feedback.c.payload).where(own).with_for_update())
-    same = payload is not None and Feedback.from_record(payload) == change.known
-    require_unchanged(same, change.known.feedback_id)
+    same = payload is not None and Feedback.from_record(payload) == known
+    require_unchanged(same, known.feedback_id)
     # Who has read the former content can no longer mark it as applied.
     later = s.feedback.c.created + _MOMENT
-    tx.update(s.feedback, own, created=later, **_encode_feedback(change.new))
+    tx.update(s.feedback, own, created=later, **_encode_feedback(new))
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
@@ -321,20 +327,30 @@ def _list_nodes(changes: Iterable[c.Change]) -> Iterable[int]:
                 yield from (step.region for step in change.steps)
 
 
-def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
-    """Attach a note to feedback, and refuse or cancel it."""
-    own = s.feedback.c.sequence == change.sequence
-    if change.status is None:
-        tx.update(s.feedback, own, note=change.note)
+def settle_feedback(
+    tx: Transaction,
+    sequence: int,
+    note: str,
+    status: Literal["refused", "repeated", "undone"] | None = None,
+    created: float | None = None,
+) -> None:
+    """Attach a note to feedback: the reason, or which parts of it were ignored; and settle it.
+
+    A status has no effect on feedback that no longer waits, or that was not given at the time
+    ``created``; with ``undone`` it raises ``ConflictError`` then.
+    """
+    own = s.feedback.c.sequence == sequence
+    if status is None:
+        tx.update(s.feedback, own, note=note)
         return
     waiting = [own, s.feedback.c.status == "waiting"]
-    if change.created is not None:
-        waiting.append(s.feedback.c.created == change.created)
-    done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
-    if change.status == "refused":
+    if created is not None:
+        waiting.append(s.feedback.c.created == created)
+    done = tx.update(s.feedback, *waiting, status=status, note=note)
+    if status == "refused":
         _drop_forgotten(tx, sa.and_(own, list_orphans()["feedback"]))
-    if change.status == "undone":
-        require_unchanged(done == 1, f"feedback number {change.sequence}")
+    if status == "undone":
+        require_unchanged(done == 1, f"feedback number {sequence}")
 
 
 def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
@@ -376,15 +392,24 @@ def add_pair_counts(tx: Transaction, change: c.AddPairCounts) -> None:
     _add_counts(tx, _PAIR_COUNTS, change.namespace, ("source", "target", "kind", "count"), pairs)
 
 
-def write_passive_lesson(tx: Transaction, change: c.LearnPassively) -> None:
-    """Add what a turn teaches without an outcome, unless its namespace is frozen or gone."""
-    own, space = s.namespaces.c.name == change.namespace, s.namespaces.c
+def write_passive_lesson(
+    tx: Transaction,
+    namespace: str,
+    deltas: tuple[c.WeightDelta, ...],
+    pairs: tuple[tuple[int, int, EdgeKind, float], ...],
+    turn: str,
+) -> None:
+    """Add what a turn teaches without an outcome, unless its namespace is frozen or gone.
+
+    The version of the namespace grows, as with feedback.
+    """
+    own, space = s.namespaces.c.name == namespace, s.namespaces.c
     key = tx.scalar(sa.select(space.key).where(own, space.frozen == 0).with_for_update())
     if key is None:
         return
-    add_pair_counts(tx, c.AddPairCounts(change.namespace, change.pairs))
-    if change.deltas:
-        adjust_weights(tx, c.AdjustWeights(change.namespace, change.deltas, change.cause))
+    add_pair_counts(tx, c.AddPairCounts(namespace, pairs))
+    if deltas:
+        adjust_weights(tx, c.AdjustWeights(namespace, deltas, turn))
     tx.increment_versions(key)
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
-    LEARNED_KINDS,
+    TEXT_KINDS,
     Edge,
     EdgeKind,
     Node,
@@ -42,10 +42,8 @@ from crabpath_retrievers.storage.sql_tools import (
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.transaction import Transaction
 
-TEXT_EDGE_KINDS = tuple(
-    kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED_KINDS}
-)
-"""Numbers of the edge kinds that are derived from texts, and again when a text changes."""
+TEXT_EDGE_KINDS = tuple(kind.value for kind in TEXT_KINDS)
+"""Numbers of the edge kinds that are derived from texts."""
 
 _TEXT_TABLES = ("names", "addresses", "references", "contents", "notes")
 _PAYLOAD = (
@@ -191,18 +189,14 @@ def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     siblings = find_siblings(tx, ids)
     rows = [row._asdict() for row in tx.select_in(sa.select(s.contents), s.contents.c.node, keys)]
     _delete_contents(tx, keys, TEXT_EDGE_KINDS)
-    _set_owner(tx, keys, RETIRED)
+    for part in split_batches(keys):
+        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), owner=RETIRED)
     tx.add(s.contents, rows)
     tx.add(
         s.addresses,
         [{"address": build_retired_address(r["content"]), "node": r["node"]} for r in rows],
     )
     return siblings
-
-
-def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
-    for part in split_batches(keys):
-        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), owner=owner)
 
 
 def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> None:
@@ -282,7 +276,8 @@ def _strip_marks(name: str) -> str:
 def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
     """Ids of the siblings of these nodes, without these nodes."""
     keys = list(tx.get_node_keys(ids).values())
-    return list(tx.get_node_ids(_find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)).values())
+    others = _find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)
+    return [node for (node,) in tx.select_in(sa.select(s.nodes.c.id), s.nodes.c.key, others)]
 
 
 def _delete_contents(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) -> None:
@@ -485,13 +480,6 @@ def confirm_index_deletions(tx: Transaction, ids: Sequence[str]) -> None:
     tx.delete_in(s.index_deletions.c.id, ids)
 
 
-def queue_index_deletion(tx: Transaction, ids: Iterable[str]) -> None:
-    """Queue the vectors of nodes for deletion, and take the nodes off all other queues."""
-    for part in split_batches(ids):
-        tx.delete_in(s.staging.c.id, part)
-        tx.add_missing(s.index_deletions, [{"id": node} for node in part])
-
-
 def queue_indexing(
     tx: Transaction, ids: Iterable[str], operation: Literal["index", "return"]
 ) -> None:
@@ -635,11 +623,15 @@ def publish_nodes(
 def _take_away(
     tx: Transaction, ids: Sequence[str], take: Callable[[Transaction, Sequence[str]], list[str]]
 ) -> list[str]:
-    """Remove or retire nodes; returns the ids of their siblings, which must be linked again."""
+    """Remove or retire nodes; returns the ids of their siblings, which must be linked again.
+
+    Their vectors are queued for deletion, and they are taken off all other queues.
+    """
     siblings: list[str] = []
     for part in split_batches(ids):
         siblings += take(tx, part)
-        queue_index_deletion(tx, part)
+        tx.delete_in(s.staging.c.id, part)
+        tx.add_missing(s.index_deletions, [{"id": node} for node in part])
     return siblings
 
 

@@ -259,8 +259,3 @@ class Transaction:
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(own)
         rows = self.select_in(query, s.nodes.c.id, ids)
         return {node: key for node, key in rows}
-
-    def get_node_ids(self, keys: Iterable[int]) -> dict[int, str]:
-        """Ids of nodes by key; unknown keys are left out."""
-        rows = self.select_in(sa.select(s.nodes.c.key, s.nodes.c.id), s.nodes.c.key, keys)
-        return {key: node for key, node in rows}

@@ -1,6 +1,7 @@
 """``crabpath compare``: two retrievers on one's own documents, judged blind."""
 
 import json
+import os
 import shutil
 import sqlite3
 import threading
@@ -8,21 +9,26 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import chromadb
+import minilm
 import pytest
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 from typer.testing import CliRunner
 
+from crabpath_lab import load_sample
 from crabpath_lab.compare.answers import ask_all
 from crabpath_lab.compare.judgements import Judgements, measure
 from crabpath_lab.compare.page import Page, serve_page
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.errors import InvalidInputError
 from tests.stubs.word_sums import WordSums
 
 WORDS = WordSums(64)
@@ -35,6 +41,7 @@ TEXTS = {
 }
 QUESTIONS = ["How do I deploy?", "How long do I boil pasta?", "Where are badges made?"]
 CHROMIUM = shutil.which("chromium")
+ASSETS = Path(__file__).parents[3] / "docs" / "assets"
 
 
 def make_store():
@@ -257,6 +264,16 @@ def test_a_damaged_file_of_judgements_is_refused_and_a_torn_line_is_not(folder):
     assert "is no judgement" in refuse(*OWN)
 
 
+def test_two_programs_do_not_write_to_one_file(tmp_path):
+    question = ask({QUESTIONS[0]: ["deploy"]}, {QUESTIONS[0]: ["rollback"]})[0]
+    one, other = (Judgements(tmp_path / "kept.jsonl") for _ in range(2))
+    one.finish(question)
+    with pytest.raises(InvalidInputError, match="another program has changed"):
+        other.prefer(question, "memory")
+    one.prefer(question, "present")
+    assert Judgements(one.path).get(question).better == "present"
+
+
 def ask(present, memory, k=2):
     """Questions whose answers are given by the names of texts."""
     searches = {
@@ -407,6 +424,37 @@ def test_a_person_judges_by_keyboard_alone(served, size):
     assert errors == []
     assert Judgements(path).get(asked[1]).better == asked[1].sides[1]
     assert measure(asked, Judgements(path)).judged == 3
+
+
+@pytest.mark.skipif(os.environ.get("CRABPATH_SCREENSHOTS") != "1", reason="draws for the docs")
+@pytest.mark.parametrize("size", [(1280, 760), (400, 860)], ids=["wide", "narrow"])
+def test_pictures_for_the_page(tmp_path, size):
+    sample = load_sample()
+    store = InMemoryVectorStore(minilm.shared())
+    store.add_documents(sample.documents)
+    memory = CrabPathRetriever.from_documents(sample.documents, minilm.shared())
+    searches = {
+        "present": store.similarity_search,
+        "memory": lambda text, k: memory.invoke(text, k=k),
+    }
+    asked = [*ask_all([*sample.queries.values()][:12], searches, 4)]
+    kept = Judgements(tmp_path / "kept.jsonl")
+    for question, right in zip(asked[:9], sample.qrels.values(), strict=False):
+        judge(kept, question, *right)
+    server, address = serve_page(Page(asked, kept, []))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+        page.goto(address)
+        expect(page.locator("#place")).to_have_text("Question 10 of 12, 9 done")
+        page.keyboard.press("1")
+        picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
+        picture.quantize(256).save(ASSETS / f"compare-{size[0]}.png", optimize=True)
+        browser.close()
+    server.shutdown()
+    server.server_close()
+    memory.close()
 
 
 def _show(system):

@@ -1,5 +1,6 @@
 """The embedder of a run, and the simulated chat model, which reads what a real one would read."""
 
+import minilm
 import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
@@ -14,7 +15,6 @@ from crabpath_retrievers import (
     RoutingRequest,
 )
 from crabpath_retrievers.core.records import NodeHead, OutgoingEdge
-from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
 
 def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
@@ -30,7 +30,7 @@ def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
 def test_models_do_not_share_their_vectors(tmp_path):
     """Another name is another key, although here it is the same model."""
     cached_embedder(cache=tmp_path).embed_query("text")
-    cached_embedder(str(find_packaged_weights()), cache=tmp_path).embed_query("text")
+    cached_embedder(str(minilm.find_folder()), cache=tmp_path).embed_query("text")
     assert len(list(tmp_path.rglob("*"))) == 2
 
 

@@ -31,6 +31,18 @@ def test_it_answers_as_before(learned, taught, open_memory, location, tmp_path):
     assert answered(back) == answered(learned)
 
 
+def test_what_tuning_has_tried_goes_along(learned, open_memory, tmp_path):
+    """A memory that was tuned is imported with its knobs and the history of its tuning."""
+    learned.maintenance.set_knobs(half_life=900.0)
+    learned.maintenance.tune()
+    learned.maintenance.set_knobs(half_life=800.0)
+    there = open_memory(tmp_path / "there")
+    there.transfer.import_archive(learned.transfer.export(tmp_path / "tuned").path)
+    known = learned.store.learned.get_tuning("default")
+    assert there.store.learned.get_tuning("default") == known != (None, None)
+    assert there.maintenance.knobs().half_life == 800.0
+
+
 def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path):
     """Not even that of a document, namespace or feedback which was gone before it was exported."""
     learned.retrieve("What?", namespace="alice")

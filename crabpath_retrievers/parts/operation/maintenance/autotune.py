@@ -300,13 +300,7 @@ class TuneReport:
 
 @dataclass(frozen=True, slots=True)
 class Autotuner:
-    """Adjusts the knobs of the namespaces of one store.
-
-    Raises:
-        InvalidInputError: A knob does not exist, or a value is out of its limits.
-        StoreError: The stored knobs are damaged.
-        ConflictError: Another process changed the knobs meanwhile.
-    """
+    """Adjusts the knobs of the namespaces of one store."""
 
     store: Store
     settings: Settings

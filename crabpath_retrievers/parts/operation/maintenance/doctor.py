@@ -8,12 +8,12 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -80,66 +80,13 @@ from crabpath_retrievers.vectors.opening import (
 _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}
 
 
-class ChunkLevel(NamedTuple):
-    """A document chunk: its key, its id and the stored level of the hub that it is (0: none)."""
-
-    key: int
-    id: str
-    level: int
-
-
 class Checks(Queries):
-    """Reads whose cost grows with the store."""
+    """Reads of several checks; their cost grows with the store."""
 
-    def find_damage(self) -> str | None:
-        """The error that SQLite finds in its file; None for an intact file and on PostgreSQL."""
-        with self._store.connect() as connection:
-            if connection.dialect.name != "sqlite":
-                return None
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-        return None if found == "ok" else str(found)
-
-    def find_missing_tables(self) -> list[str]:
-        """Names of tables of this schema version that the store lacks."""
-        wanted = {*s.metadata.tables, "crabpath_fulltext"}
-        with self._store.connect() as connection:
-            return sorted(wanted - set(sa.inspect(connection).get_table_names()))
-
-    def chunks(self) -> list[ChunkLevel]:
-        """All document chunks."""
+    def chunks(self) -> Sequence[Any]:
+        """All document chunks: ``key``, ``id``, and ``level`` of the hub that each is (0: none)."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.level).where(nodes.c.owner == 0)
-        return [ChunkLevel(*row) for row in self._rows(query)]
-
-    def get_fulltext_keys(self) -> set[int]:
-        """Keys of the nodes in the full-text index."""
-        with self._store.connect() as connection:
-            key = _KEYS_OF_TEXT[connection.dialect.name]
-            return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
-
-    def count_dangling_rows(self) -> dict[str, int]:
-        """Number of rows, by table, whose document, namespace, turn or feedback is gone."""
-        lost = list_orphans()
-        del lost["feedback"]  # on a turn that never was, it is kept with the reason
-        lost["nodes"] |= ~sa.exists().where(contents.c.node == nodes.c.key)
-        found = {
-            TABLES[name].name: self._scalar(
-                sa.select(sa.func.count()).select_from(TABLES[name]).where(condition)
-            )
-            for name, condition in lost.items()
-        }
-        return {name: count for name, count in found.items() if count}
-
-    def count_isolated_chunks(self) -> int:
-        """Number of document chunks without any structural edge."""
-        touched = (nodes.c.key == edges.c.source, nodes.c.key == edges.c.target)
-        alone = [~sa.exists().where(side) for side in touched]
-        query = sa.select(sa.func.count()).select_from(nodes).where(nodes.c.owner == 0, *alone)
-        return self._scalar(query) or 0
-
-    def count_other_dimensions(self, dimension: int) -> int:
-        """Number of nodes whose vector has another dimension."""
-        other = sa.func.length(nodes.c.embedding) != 2 * dimension  # half precision
-        return self._scalar(sa.select(sa.func.count()).where(other)) or 0
+        return self._rows(query)
 
     def get_staged_ids(self) -> dict[str, set[str]]:
         """Ids in the ingest queue, by their operation."""
@@ -147,20 +94,6 @@ class Checks(Queries):
         for name, operation in self._rows(sa.select(staging.c.id, staging.c.operation)):
             found.setdefault(operation, set()).add(name)
         return found
-
-    def get_frozen_namespaces(self) -> list[str]:
-        """Names of the frozen namespaces."""
-        query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
-        return self._scalars(query.order_by(namespaces.c.name))
-
-    def count_open_feedback(self) -> tuple[int, float | None, int]:
-        """Number of waiting feedback, epoch seconds of the oldest of it, number of refused."""
-        of = feedback.c.status
-        waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
-        refused = sa.select(sa.func.count()).where(of == "refused")
-        with self._store.connect() as connection:
-            count, since = connection.execute(waits).one()
-            return count, since, connection.scalar(refused) or 0
 
     def get_companion_ids(self, *, waiting: bool = False) -> dict[str, set[str]]:
         """Ids that the collections of episodes and notes must hold, by name of the collection.
@@ -261,9 +194,13 @@ def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the database file is intact and has all tables."""
-    damage, missing = Checks(store).find_damage(), Checks(store).find_missing_tables()
-    messages = [f"the database file is damaged ({damage})"] if damage else []
-    messages += [f"the database lacks {', '.join(missing)}"] if missing else []
+    damage, missing = "ok", {*s.metadata.tables, "crabpath_fulltext"}
+    with store.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            damage = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+        missing.difference_update(sa.inspect(connection).get_table_names())
+    messages = [] if damage == "ok" else [f"the database file is damaged ({damage})"]
+    messages += [f"the database lacks {', '.join(sorted(missing))}"] if missing else []
     fix = "restore it from a backup, or add the documents again to a new directory"
     for message in messages:
         yield Finding("integrity", "error", message, fix)
@@ -271,10 +208,20 @@ def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the owner of each row is there."""
-    for table, count in Checks(store).count_dangling_rows().items():
-        fix = _READD if table == "crabpath_nodes" else _SWEEP
-        message = f"{count} rows of {table} belong to nothing that is left"
-        yield Finding("references", "error", message, fix)
+    lost = list_orphans()
+    del lost["feedback"]  # on a turn that never was, it is kept with the reason
+    lost["nodes"] |= ~sa.exists().where(contents.c.node == nodes.c.key)
+    for name, condition in lost.items():
+        table = TABLES[name]
+        if count := _count(store, sa.select(sa.func.count()).select_from(table).where(condition)):
+            message = f"{count} rows of {table.name} belong to nothing that is left"
+            fix = _READD if table is nodes else _SWEEP
+            yield Finding("references", "error", message, fix)
+
+
+def _count(store: ReadOnlyStore, query: sa.Select[Any]) -> int:
+    with store.connect() as connection:
+        return int(connection.scalar(query) or 0)
 
 
 def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
@@ -289,8 +236,10 @@ def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that indexes and counters of the graph store agree with its documents."""
-    chunks, texts = Checks(store).chunks(), Checks(store).get_fulltext_keys()
-    meta = store.catalog.meta()
+    chunks, meta = Checks(store).chunks(), store.catalog.meta()
+    with store.connect() as connection:
+        key = _KEYS_OF_TEXT[connection.dialect.name]
+        texts = {*connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars()}
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
         yield Finding("full text", "error", message, _READD)
@@ -312,7 +261,10 @@ def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
     """List isolated chunks, which only search finds."""
-    if count := Checks(store).count_isolated_chunks():
+    touched = (nodes.c.key == edges.c.source, nodes.c.key == edges.c.target)
+    alone = [~sa.exists().where(side) for side in touched]
+    query = sa.select(sa.func.count()).select_from(nodes).where(nodes.c.owner == 0, *alone)
+    if count := _count(store, query):
         message = f"{count} chunks have no text edges: only search finds them"
         fix = "nothing needs to be done; titles, links and aliases in the documents would join them"
         yield Finding("orphans", "info", message, fix)
@@ -320,7 +272,10 @@ def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
     """List frozen namespaces, which do not learn."""
-    if frozen := Checks(store).get_frozen_namespaces():
+    query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
+    with store.connect() as connection:
+        frozen = connection.scalars(query.order_by(namespaces.c.name)).all()
+    if frozen:
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
         message = f"{len(frozen)} namespaces are frozen and learn nothing: {shown}"
         fix = "run `crabpath history unfreeze --namespace NAME` if one should learn again"
@@ -329,7 +284,11 @@ def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for feedback that is waiting or was refused."""
-    waiting, oldest, refused = Checks(store).count_open_feedback()
+    of = feedback.c.status
+    waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
+    with store.connect() as connection:
+        waiting, oldest = connection.execute(waits).one()
+    refused = _count(store, sa.select(sa.func.count()).where(of == "refused"))
     if waiting:
         late = oldest is not None and time.time() - oldest > _DAY
         since = ", the oldest for more than a day" if late else ""
@@ -370,7 +329,8 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
         message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
         return
-    if other := Checks(store).count_other_dimensions(identity.probe.size):
+    differing = sa.func.length(nodes.c.embedding) != 2 * identity.probe.size  # half precision
+    if other := _count(store, sa.select(sa.func.count()).where(differing)):
         message = (
             f"the dimension of {other} vectors is not {identity.probe.size}, that of "
             f"{identity.model!r}"

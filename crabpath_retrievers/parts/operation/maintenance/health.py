@@ -60,14 +60,6 @@ class EdgeGroup(NamedTuple):
     number: int
 
 
-class SampledChunk(NamedTuple):
-    """A sampled document chunk, and whether it has no edges."""
-
-    id: str
-    document: str
-    isolated: bool
-
-
 class TurnFacts(NamedTuple):
     """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
 
@@ -95,8 +87,11 @@ class HealthQueries(Queries):
         drawn = _draw_keys(low, high, limit, total)
         return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
 
-    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
-        """The chunks with these keys, with the edges that a namespace (by key) sees."""
+    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[Any]:
+        """Chunks by key: ``id``, ``document``, and whether each is ``isolated``.
+
+        That is without an edge which a namespace (by key) sees.
+        """
         mine = overlay.c.namespace == namespace
         walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
         touched = sa.or_(
@@ -105,11 +100,9 @@ class HealthQueries(Queries):
             sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
             sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
         )
-        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
-            contents, contents.c.node == nodes.c.key
-        )
-        rows = self._rows_in(query, nodes.c.key, keys)
-        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
+        query = sa.select(nodes.c.id, contents.c.document, (~touched).label("isolated"))
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        return self._rows_in(query, nodes.c.key, keys)
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
         """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
@@ -273,13 +266,9 @@ def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:
 class EdgeTally:
     """Counts of a sample of edges.
 
-    Attributes:
-        tiers: Edges by tier.
-        fading: Edges that decay can take below the habitual threshold.
-        faded: Dormant edges among ``fading``.
-        within: Edges between two document chunks.
-        crossing: Edges among ``within`` that lead from one document to another.
-        share: Sampled share of all such edges, in (0, 1].
+    Edges that decay can take below the habitual threshold are ``fading``, dormant ones of these
+    ``faded``; ``within`` are edges between two document chunks, ``crossing`` those of them that
+    lead to another document. ``share`` is the sampled share of all such edges.
     """
 
     tiers: Mapping[Tier, int] = field(default_factory=dict)
@@ -299,19 +288,9 @@ class EdgeTally:
 class HealthMeasurements:
     """Measurements of one namespace.
 
-    Attributes:
-        turns: The latest turns.
-        nodes, tokens: Number of document chunks, and of words in their titles and texts.
-        sampled: Number of sampled chunks.
-        documents: Number of documents with sampled chunks.
-        isolated: Sampled chunks without any edge.
-        missing: Sampled chunks that the vector index lacks; None if the index was not asked.
-        structure: Text edges of the sampled chunks that have no learned weight.
-        learned: Edges whose weight the namespace has learned.
-        pairs: Pairs of chunks counted as used together.
-        promoted: Pairs that have become an edge.
-        splits: Nodes that were split.
-        rejoined: Split nodes with only one part left, or with two parts used together again.
+    Of chunks, ``isolated`` ones have no edge, and ``missing`` ones are not in the vector index;
+    None if it was not asked. ``structure`` are the edges of the text without a learned weight. A
+    split node has ``rejoined`` when one part is left, or two are used together again.
     """
 
     turns: Sequence[TurnFacts] = ()
@@ -659,7 +638,7 @@ def collect_measurements(
         tokens=tokens,
         sampled=len(nodes),
         documents=len({node.document for node in nodes}),
-        isolated=sum(node.isolated for node in nodes),
+        isolated=sum(bool(node.isolated) for node in nodes),
         missing=None if there is None else sum(node.id not in there for node in nodes),
         structure=count_edges(
             reads.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0

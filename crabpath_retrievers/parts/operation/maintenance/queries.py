@@ -188,8 +188,7 @@ class MaintenanceQueries(Queries):
 
     def count_turns(self, namespace: int) -> int:
         """Number of turn records of a namespace."""
-        query = sa.select(sa.func.count()).where(turns.c.namespace == namespace)
-        return int(self._scalar(query))
+        return self._count(turns, turns.c.namespace == namespace)
 
     def count_old_episodes(self, namespace: int, keep: int) -> int:
         """Number of episodes that none of the last ``keep`` feedback added to."""
@@ -204,11 +203,8 @@ class MaintenanceQueries(Queries):
 
     def count_orphans(self) -> int:
         """Number of rows whose namespace, node, turn or feedback is gone."""
-        return sum(
-            self._scalar(sa.select(sa.func.count()).select_from(TABLES[name]).where(lost))
-            for name, lost in list_orphans().items()
-        )
+        return sum(self._count(TABLES[name], lost) for name, lost in list_orphans().items())
 
     def count_journal_rows(self) -> int:
         """Number of rows of the journal."""
-        return int(self._scalar(sa.select(sa.func.count()).select_from(journal)))
+        return self._count(journal)

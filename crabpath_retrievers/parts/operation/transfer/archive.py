@@ -7,7 +7,6 @@ readers of the store parse them, so that these cannot fail on them.
 import json
 import time
 import zlib
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -38,6 +37,7 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
 from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage.write.journal import Row
+from crabpath_retrievers.vectors.embedder import parse_identity
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
@@ -77,9 +77,10 @@ MALFORMED = (
 """Exceptions raised while reading a malformed row."""
 
 
+@cache
 def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict[str, Any]]:
     """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others."""
-    read = _make_validator(table)
+    read = _build_validator(EXPORTED[table].c)
     stored = EXPORTED[table].name
     missing = {name: value for (of, name), value in _LATER_COLUMNS.items() if of == stored}
 
@@ -101,17 +102,6 @@ def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict
         return row
 
     return parse
-
-
-def make_document_parser() -> Callable[[bytes], dict[str, Any]]:
-    """Make a parser of the keys and ids of documents, as JSON; see :func:`make_row_parser`."""
-    columns = EXPORTED["nodes"].c
-    return _build_validator([columns["key"], columns["id"]]).validate_json
-
-
-@cache
-def _make_validator(table: str) -> SchemaValidator:
-    return _build_validator(EXPORTED[table].c)
 
 
 def _build_validator(columns: Iterable[sa.Column[Any]]) -> SchemaValidator:
@@ -232,45 +222,11 @@ class _Lesson:
     transitions: list[tuple[int, int, str, str, int, float, float, float, float]]
 
 
-@dataclass
-class _Tuning:
-    """The tuning history of a namespace."""
-
-    evidence: list[tuple[str, str, int, float, float]]
-    pending: list[tuple[str, str, int, float]]
-    state: tuple[int, int, int, int]
-    good: tuple[dict[str, float], int, int] | None
-
-
-@dataclass
-class _Embedder:
-    model: str
-    dimension: int
-    probe: str
-    name: str | None = None
-
-
-@dataclass
-class _Inverse:
-    """The inverse of a maintenance run, as far as the store reads it unasked."""
-
-    images: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]] | None = None
-    episodes: list[tuple[str, str, str]] | None = None
-
-
-@dataclass
-class _AddedDocuments:
-    """Documents that feedback names and its turn did not return."""
-
-    added: list[ReturnedDocument] | None = None
-
-
-_parse_turn, _parse_feedback, _parse_lesson, _parse_report, _parse_tuning = map(
-    _make_parser, (Turn, Feedback, _Lesson, HealthReport, _Tuning)
+_parse_turn, _parse_feedback, _parse_lesson, _parse_report = map(
+    _make_parser, (Turn, Feedback, _Lesson, HealthReport)
 )
-_parse_embedder, _parse_inverse, _parse_added = map(
-    _make_parser, (_Embedder, _Inverse, _AddedDocuments)
-)
+_parse_added = _make_parser(list[ReturnedDocument])
+_parse_images = _make_parser(list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]])
 _parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
 _parse_user_credits = _make_parser(dict[str, dict[str, float]])
 
@@ -284,13 +240,18 @@ def _check_turn(text: str) -> None:
 
 def _check_feedback(text: str) -> None:
     _parse_feedback(text)
-    _parse_added(text)
+    # Documents that it names and its turn did not return.
+    _parse_added(to_json(_parse_json(text).get("added") or []).decode())
     Feedback.from_record(text)
 
 
 def _check_report(text: str) -> None:
     _parse_report(text)
     HealthReport.from_dict(json.loads(text))
+
+
+def _check_inverse(text: str) -> None:
+    _parse_images(to_json(_parse_object(text).get("images") or []).decode())
 
 
 def _check_lesson(text: str) -> None:
@@ -386,12 +347,14 @@ def _require_fact(name: str, value: str) -> None:
 
 def parse_dimension(embedder: str) -> int:
     """Return the dimension in the stored description of an embedder."""
-    known = _parse_embedder(embedder)
-    probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
-    if probe.size != known.dimension or not np.isfinite(probe).all():
+    dimension, known = _parse_object(embedder)["dimension"], parse_identity(embedder)
+    if dimension != known.probe.size or not np.isfinite(known.probe).all():
         msg = "its probe vector has another dimension or is not finite"
         raise ValueError(msg)
-    return int(known.dimension)
+    if not isinstance(known.name, str | None):
+        msg = "its name is no text"
+        raise TypeError(msg)
+    return known.probe.size
 
 
 _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
@@ -402,12 +365,12 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _check_feedback,
     ("health_reports", "report"): _check_report,
-    ("journal", "inverse"): _parse_inverse,
+    ("journal", "inverse"): _check_inverse,
     ("journal", "payload"): _parse_object,
     ("namespaces", "knobs"): _check_knobs,
     ("namespaces", "model"): _check_mind,
     ("namespaces", "name"): require_namespace,
-    ("namespaces", "tuning"): _parse_tuning,
+    ("namespaces", "tuning"): _parse_object,
     ("nodes", "id"): _require_id,
     ("nodes", "terms"): _check_words,
     ("feedback_effects", "ranker"): _check_ranker,
@@ -433,15 +396,8 @@ _Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 class Manifest:
     """The manifest of an archive.
 
-    Attributes:
-        namespace: The exported namespace; None for a whole store.
-        embedder: Stored description of the embedder; None without one.
-        last: Last autoincrement key of each table; only for a whole store.
-        rows: Number of rows by member.
-        schema_version: Schema version of the exported store.
-        created: Time of the export, in seconds since the epoch.
-        version: Version of the archive format.
-        format: Name of the archive format.
+    Without ``namespace`` it is of a whole store; only then there is the ``last`` autoincrement key
+    of each table. ``rows`` are counted by member; ``version`` is that of the format.
     """
 
     namespace: str | None
@@ -544,10 +500,11 @@ class Archive:
 
     def _read_rows(self, name: str) -> Iterator[tuple[Row, int]]:
         """Yield the rows of a table, each with its size in bytes."""
-        if name == DOCUMENTS:
-            parse = make_document_parser()
-        else:
-            parse = make_row_parser(name, self._dimension)
+        parse: Callable[[bytes], dict[str, Any]] = (
+            _build_validator([s.nodes.c.key, s.nodes.c.id]).validate_json
+            if name == DOCUMENTS
+            else make_row_parser(name, self._dimension)
+        )
         for number, line in enumerate(self._read_lines(f"{name}.jsonl"), 1):
             try:
                 row = parse(line)

@@ -173,10 +173,8 @@ _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 class ReplayLine(NamedTuple):
     """A line of a replay file.
 
-    Attributes:
-        number: Its number, from 1.
-        text: Its bytes; of a row of a table the JSON object that says the same.
-        why: Why it cannot be read; empty where it can.
+    Numbers begin with 1; of a row of a table the text is the JSON object that says the same.
+    ``why`` says why it cannot be read; empty where it can.
     """
 
     number: int
@@ -288,10 +286,8 @@ def _parse_object(text: bytes) -> dict[str, Any]:
 class ReplayCheckpoint(NamedTuple):
     """Progress of a replay.
 
-    Attributes:
-        line: Number of the last replayed line; 0 for none.
-        digest: SHA-256 of all lines up to it.
-        name: Id of the last line whose query was asked; empty for none.
+    ``line`` is the last replayed one, ``digest`` the SHA-256 of all lines up to it, ``name`` the id
+    of the last line whose query was asked.
     """
 
     line: int = 0

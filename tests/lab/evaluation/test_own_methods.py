@@ -1,0 +1,81 @@
+"""Methods and learners of one's own, the smoke run, and the schema of figures, as documented."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from crabpath_retrievers.cli import app
+
+PAGES = Path(__file__).parents[3] / "docs" / "research"
+STREAM = ("--stream", "prequential", "--k", "2")
+
+
+@pytest.fixture
+def run(cache, tmp_path, monkeypatch):
+    """Runs ``crabpath eval sample`` where the files of the page lie; gives figures and output."""
+    page = (PAGES / "evaluation.md").read_text(encoding="utf-8")
+    for name in ("words", "idle"):
+        (tmp_path / f"{name}.py").write_text(
+            re.search(rf"file `{name}\.py`.*?```python\n(.*?)```", page, re.DOTALL)[1]
+        )
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def _run(*arguments):
+        file = tmp_path / "figures.json"
+        fixed = ["eval", "sample", "--cache", str(cache), "--limit", "6", "--json", str(file)]
+        done = CliRunner().invoke(app, [*fixed, *arguments])
+        return json.loads(file.read_text()) if file.exists() else None, done
+
+    return _run
+
+
+def test_a_method_of_the_page_stands_beside_others_and_figures_keep_their_schema(run):
+    figures, done = run("--methods", "cold,words:count_words", "--k", "2,5")
+    assert done.exit_code == 0, done.output
+    assert list(figures["methods"]) == ["cold", "words:count_words"]
+    assert 0 < figures["methods"]["words:count_words"]["recall@5"] < 1
+    assert "| words:count_words | " in done.stdout
+    assert (figures["dataset"]["documents"], figures["dataset"]["file"]) == (200, None)
+    require_schema(figures)
+
+
+def test_a_learner_of_the_page_learns_from_a_stream(run):
+    figures, done = run(*STREAM, "--methods", "cold", "--learners", "idle:Idle")
+    assert done.exit_code == 0, done.output
+    stream = figures["methods"]["idle:Idle"]["stream"]
+    assert stream["epochs"] == stream["frozen_epochs"]
+    require_schema(figures)
+
+
+def require_schema(figures):
+    """Require that figures are as the committed schema says."""
+    schema = json.loads((PAGES / "figures.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(figures, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**figures, "methods": {"cold": {}}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--methods", "nowhere:rank"], "the method 'nowhere:rank' cannot be imported"),
+        (["--methods", "json:missing"], "the method 'json:missing' cannot be imported"),
+        (["--methods", "json:__name__"], "there is no method 'json:__name__'"),
+        (["--methods", "none"], "there is no method 'none'"),
+        ([*STREAM, "--learners", "none"], "there is no learner 'none'"),
+        (["--learners", "learned"], "add --stream prequential"),
+        (["--stream", "prequential"], "--learners"),
+        (["--data", "folder"], "leave out --data"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_a_sentence(run, arguments, said):
+    figures, done = run(*arguments)
+    assert (figures, done.exit_code) == (None, 2)
+    assert said in " ".join(done.stderr.split())
