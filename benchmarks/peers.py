@@ -187,7 +187,7 @@ def compute_ndcg(shown: Sequence[str], gold: Collection[str]) -> float:
 
 
 ANSWERS_HEADER = (
-    "| data | system | questions | recall@5 | second half | nDCG@10 | CrabPath less it, recall@5 |\n"
+    "| data | system | questions | recall@5 | second half | nDCG@10 | CrabPath less it |\n"
     "|---|---|---|---|---|---|---|"
 )
 SIBLINGS_HEADER = (
