@@ -682,7 +682,8 @@ def study_small_talk(
     from crabpath_lab.commands.evaluation import split_names
 
     typer.echo(
-        "| data | min_score | small talk without a document | questions without | right lost |"
+        "| data | min_score | small talk without a document | questions without one "
+        "| right documents lost |"
     )
     typer.echo("|---|---|---|---|---|")
     names = split_names(datasets)

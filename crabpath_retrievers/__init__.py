@@ -250,7 +250,7 @@ _LAZY["ShadowRetriever"] = "crabpath_lab.shadow"
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

@@ -49,12 +49,7 @@ from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
-from crabpath_retrievers.ingest.pipeline import (
-    Cleanup,
-    IngestReport,
-    Progress,
-    require_progress,
-)
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress, require_progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said

@@ -239,12 +239,9 @@ class SuccessModel:
     def __init__(
         self, places: Sequence[RegionKey], steps: Iterable[TransitionCount], strength: float
     ) -> None:
-        """Sum the counts.
+        """Sum the counts in a chain of regions, coarsest first; steps of others are ignored.
 
-        Args:
-            places: The chain of regions, coarsest first.
-            steps: Transition counts; those of other regions are ignored.
-            strength: s, in trials.
+        ``strength`` is s, in trials.
         """
         self._strength = strength
         depth = {position: number for number, position in enumerate(places)}
@@ -274,10 +271,8 @@ class SuccessModel:
     def success(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
         """Return P(success | region, action), in (0, 1); an unknown action gets the region's prior.
 
-        Args:
-            action: Action type; empty for any.
-            task: Type of the task; empty for any.
-            depth: Position in the chain of regions; None for the finest.
+        An empty action or task is any. ``depth`` is the place in the chain of regions; None is the
+        finest.
         """
         last = self._depth - 1 if depth is None else depth
         estimates = self._estimate_chain(action, ANY_TASK, last) or [_PRIOR_MEAN]

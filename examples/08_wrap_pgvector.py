@@ -36,8 +36,8 @@ def main() -> None:
     store.add_documents(documents, ids=list(PAGES))  # what you have done long ago
     show("pgvector alone", store.similarity_search(QUESTION, k=3))
 
-    # PGVector does not list its documents: pass them. Vectors are not copied.
-    retriever = CrabPathRetriever.from_vectorstore(store, path=URL, documents=documents, k=3)
+    # The documents of the collection are read; its vectors are searched where they are.
+    retriever = CrabPathRetriever.from_vectorstore(store, path=URL, k=3)
     found = retriever.invoke(QUESTION)
     show("with a graph", found)
 

@@ -77,7 +77,9 @@ def test_public_names_exist_and_are_listed():
     """Editors and notebooks complete the names that are imported at first use."""
     for name in crabpath_retrievers.__all__:
         assert getattr(crabpath_retrievers, name).__name__ == name
-    assert set(crabpath_retrievers.__all__) <= set(dir(crabpath_retrievers))
+    for module in (crabpath_retrievers, *map(import_module, PARTS)):
+        listed = [name for name in dir(module) if not name.startswith("_")]
+        assert listed == sorted(module.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'CrabPaht'"):
         _ = crabpath_retrievers.CrabPaht
 
@@ -107,6 +109,15 @@ def test_adapters_of_hosts_import_public_names_only():
         ("langchain", "langgraph_crabpath", r"needs lang[a-z.]*: .*\[langgraph\]"),
         ("llama_index.core", "llama_index.retrievers.crabpath", "LlamaIndex is not .*llama-index"),
         ("mcp.server", "crabpath_server; crabpath_server.Access", r"needs mcp: .*\[server\]"),
+        ("mcp.server", "crabpath_server.mcp", r"needs mcp: .*\[server\]"),
+        ("starlette", "crabpath_server.app", r"needs starlette: .*\[server\]"),
+        ("bm25s", "crabpath_lab; crabpath_lab.METHODS", r"METHODS needs bm25s: .*\[eval\]"),
+        ("ir_measures", "crabpath_lab; crabpath_lab.evaluate", r"needs ir_measures: .*\[eval\]"),
+        (
+            "langchain_classic",
+            "crabpath_lab; crabpath_lab.cached_embedder()",
+            r"needs langchain_classic: .*\[eval\]",
+        ),
     ],
 )
 def test_the_message_names_the_command(module, adapter, message):

@@ -55,14 +55,12 @@ class Table(VectorIndex):
             self.rows.pop(each, None)
 
     def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
+        self.require_no_filter(filter)
         rows = dict(self.rows)
         if any(row.shape != vector.shape for row in rows.values()):
             msg = "vectors have another dimension"
             raise EmbeddingMismatchError(msg)
         return sorted(rows, key=lambda each: -(rows[each] @ vector))[:k]
-
-    def filter_ids(self, ids, vector, filter):  # noqa: A002  the protocol's name
-        return set(ids)
 
     def count(self):
         return len(self.rows)
@@ -70,8 +68,6 @@ class Table(VectorIndex):
 
 class TestTable(VectorIndexTests):
     """It passes, which shows that the others below fail for what is broken in them."""
-
-    filters = False
 
     @pytest.fixture
     def index(self):
@@ -118,6 +114,24 @@ class Patient(Table):
         return super().search(padded, k)
 
 
+class Deaf(Table):
+    """A filter is ignored, as if there were none."""
+
+    def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
+        return super().search(vector, k)
+
+
+class Permissive(Table):
+    def filter_ids(self, ids, vector, filter):  # noqa: A002  the protocol's name
+        return set(ids)
+
+
+class Claiming(Deaf, Permissive):
+    """It says that it reads filters."""
+
+    reads_filters = True
+
+
 class TestBrokenIndexes(TestTable):
     @pytest.fixture(
         params=[
@@ -127,6 +141,8 @@ class TestBrokenIndexes(TestTable):
             (Miscounting, "it_counts_and_lists_what_it_holds"),
             (Numbering, "ids_are_texts_of_any_kind"),
             (Patient, "a_vector_of_another_dimension"),
+            (Deaf, "no_filter_is_ignored"),
+            (Permissive, "no_filter_is_ignored"),
         ],
         ids=str,
     )
@@ -135,14 +151,15 @@ class TestBrokenIndexes(TestTable):
 
 
 class TestUnfilteredIndexes(VectorIndexTests):
-    """An index that reads no filters has to say so."""
+    """An index that reads no filters must not say that it does."""
 
     @pytest.fixture(
         params=[
-            (Table, "a_filter_restricts_the_search"),
-            (Table, "a_known_id_replaces_its_metadata"),
-            (Table, "it_finds_what_a_condition_says"),
-            (Table, "what_is_no_condition_is_refused"),
+            (Claiming, "no_filter_is_ignored"),
+            (Claiming, "a_filter_restricts_the_search"),
+            (Claiming, "a_known_id_replaces_its_metadata"),
+            (Claiming, "it_finds_what_a_condition_says"),
+            (Claiming, "what_is_no_condition_is_refused"),
         ],
         ids=str,
     )

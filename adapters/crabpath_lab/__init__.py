@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers import __version__ as _base_version
-from crabpath_retrievers.core.extras import require_same_version
+from crabpath_retrievers.core.extras import require_extra, require_same_version
 
 if TYPE_CHECKING:
     from crabpath_lab.datasets import (
@@ -55,8 +55,16 @@ _MODULES = {
 _LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    except ModuleNotFoundError:
+        require_extra("eval", f"{__name__}.{name}")
+        raise

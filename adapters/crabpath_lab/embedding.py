@@ -8,6 +8,7 @@ from langchain_core.stores import InMemoryByteStore
 
 from crabpath_lab.loading import load_attribute
 from crabpath_lab.output import make_folder
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_embeddings
 
@@ -19,6 +20,7 @@ def cached_embedder(name: str = DEFAULT_MODEL, cache: Path | None = None) -> Emb
     which makes one; the directory ``cache`` keeps vectors between runs. What cannot be loaded or
     used raises InvalidInputError.
     """
+    require_extra("eval", "an embedder with a cache", "langchain_classic")
     from langchain_classic.embeddings import CacheBackedEmbeddings
     from langchain_classic.storage import LocalFileStore
 

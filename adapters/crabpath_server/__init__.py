@@ -27,6 +27,13 @@ _LAZY = {
 }
 
 
+def explain_missing(error: ImportError) -> MissingExtraError:
+    """Name the extra that brings what a module of the server failed to import."""
+    needed = str(error.name).partition(".")[0]
+    msg = f"the server needs {needed}: pip install --upgrade 'crabpath-retrievers[server]'"
+    return MissingExtraError(msg)
+
+
 def _require_server() -> None:
     """Say which extra is missing, before a module of the server fails without it."""
     try:
@@ -34,9 +41,11 @@ def _require_server() -> None:
         import uvicorn  # noqa: F401
         from mcp.server import MCPServer  # noqa: F401  new in release 2
     except ImportError as error:
-        needed = str(error.name).partition(".")[0]
-        msg = f"the server needs {needed}: pip install --upgrade 'crabpath-retrievers[server]'"
-        raise MissingExtraError(msg) from error
+        raise explain_missing(error) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

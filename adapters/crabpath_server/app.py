@@ -13,19 +13,24 @@ from functools import partial
 from types import FrameType, UnionType
 from typing import Any
 
-import uvicorn
-from pydantic import ValidationError
-from pydantic_core import from_json, to_json
-from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+try:
+    import uvicorn
+    from pydantic import ValidationError
+    from pydantic_core import from_json, to_json
+    from starlette.applications import Starlette
+    from starlette.convertors import Convertor, register_url_convertor
+    from starlette.datastructures import Headers, MutableHeaders
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import BaseRoute, Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    from crabpath_server import explain_missing
+
+    raise explain_missing(error) from error
 
 from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.query import explain_unknown

@@ -11,20 +11,25 @@ from functools import partial
 from inspect import Parameter, Signature, getdoc
 from typing import Annotated, Any, NamedTuple, cast
 
-from mcp.server import MCPServer
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel.helper_types import ReadResourceContents
-from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
-from mcp.types import Resource as ListedResource
-from pydantic import AnyUrl, ValidationError
-from pydantic_core import to_jsonable_python
-from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+try:
+    from mcp.server import MCPServer
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.lowlevel.helper_types import ReadResourceContents
+    from mcp.server.mcpserver import Context
+    from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+    from mcp.server.mcpserver.resources import ResourceSecurity
+    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+    from mcp.types import Resource as ListedResource
+    from pydantic import AnyUrl, ValidationError
+    from pydantic_core import to_jsonable_python
+    from starlette.datastructures import Headers
+    from starlette.requests import Request
+    from starlette.types import Message, Receive, Scope, Send
+except ImportError as error:
+    from crabpath_server import explain_missing
+
+    raise explain_missing(error) from error
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
@@ -33,6 +38,7 @@ from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
+from crabpath_server import explain_missing
 from crabpath_server.access import RIGHTS, Access, Grant, read_token
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import (

@@ -48,13 +48,10 @@ class KnownHits(VectorIndex):
         """What it is, for messages."""
         return "a stand-in for a vector index"
 
-    def search(self, vector: Any, k: int, filter: object = None) -> list[str]:  # noqa: A002, ARG002
+    def search(self, vector: Any, k: int, filter: Any = None) -> list[str]:  # noqa: A002
         """What is nearest to a question that is known."""
+        self.require_no_filter(filter)
         return self._known.get(np.asarray(vector, dtype=np.float32).tobytes(), [])[:k]
-
-    def filter_ids(self, ids: Sequence[str], vector: Any, filter: object) -> set[str]:  # noqa: A002, ARG002
-        """All of them."""
-        return set(ids)
 
     def upsert(self, *_: object) -> None:
         """Keep nothing."""

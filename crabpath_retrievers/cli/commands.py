@@ -1,7 +1,7 @@
 """What commands share: options, output, exit codes for errors, and how they join the command line.
 
-A part has an entry point of the group ``crabpath.commands``: a function that takes the
-application and adds its commands.
+A part has an entry point of the group ``crabpath.commands``: a function that takes an application
+and adds its commands to it.
 """
 
 import inspect
@@ -26,15 +26,16 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 from typer.core import TyperCommand
+from typer.main import get_group
 from typing_extensions import TypedDict, get_type_hints
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.extras import explain_missing_part
+from crabpath_retrievers.core.extras import PARTS, explain_missing_part
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import (
+    ConfigurationError,
     CrabPathError,
     InvalidInputError,
-    MissingExtraError,
     NotFoundError,
 )
 from crabpath_retrievers.learning.recorder import Recorder
@@ -346,6 +347,7 @@ _OF_PARTS = {
     "eval": ("crabpath_lab", ("eval", "experiment")),
     "lab": ("crabpath_lab", ("ab", "compare")),
 }  # packages and commands of extras
+_OURS = {"crabpath-retrievers", *(package.replace("_", "-") for package in PARTS)}
 
 _UsageError: Any = typer.BadParameter.__mro__[1]  # of the click that typer brings
 
@@ -392,30 +394,53 @@ def add_group(app: typer.Typer, panel: str, name: str, summary: str, commands: C
 
 
 def add_parts(app: typer.Typer) -> None:
-    """Add the commands of all installed parts; one that fails is left out, with a warning."""
-    for part in sorted(entry_points(group="crabpath.commands"), key=lambda part: part.name):
+    """Add the commands of all installed distributions; one that fails is left out.
+
+    Of one of ours its commands say why, and the help does; of another one each command does. None
+    replaces a command of ours.
+    """
+    parts = [(part.dist, part) for part in entry_points(group="crabpath.commands") if part.dist]
+    failed: dict[str, str] = {}
+    for dist, part in sorted(parts, key=lambda each: (each[0].name not in _OURS, each[1].name)):
+        name, joined = dist.name, typer.Typer()
         try:
-            part.load()(app)
+            part.load()(joined)
+            if name not in _OURS:
+                _require_new(app, joined, f"{name} {dist.version}")
         except (Exception, SystemExit) as error:
-            reason = escape(f"{type(error).__name__}: {error}")
-            errors.print(
-                f"[yellow]The commands of {escape(part.value)} are missing:[/yellow] {reason}"
-            )
+            reason = f"{name} {dist.version} adds no commands: {type(error).__name__}: {error}"
+            failed[name] = str(error) if isinstance(error, CrabPathError) else reason
+            if name not in _OURS:
+                errors.print(f"[yellow]{escape(failed[name])}[/yellow]", soft_wrap=True)
+        else:
+            app.registered_commands += joined.registered_commands
+            app.registered_groups += joined.registered_groups
     known = {command.name for command in app.registered_commands}
     known |= {group.name for group in app.registered_groups}
     for extra, (package, names) in _OF_PARTS.items():
+        why = failed.get(package.replace("_", "-"))
         for name in names:
             if name not in known:
-                _add_missing(app, name, package, extra)
+                _add_missing(app, name, why or explain_missing_part(package, extra))
+    ours = [escape(why) for name, why in failed.items() if name in _OURS]
+    app.info.epilog = "\n\n".join([str(app.info.epilog), *ours])
 
 
-def _add_missing(app: typer.Typer, name: str, package: str, extra: str) -> None:
-    """Add a command that says which extra brings it."""
+def _require_new(app: typer.Typer, joined: typer.Typer, who: str) -> None:
+    """Refuse a distribution that would replace commands."""
+    known = {*get_group(app).commands, *(n for _, names in _OF_PARTS.values() for n in names)}
+    if taken := sorted(known.intersection(get_group(joined).commands)):
+        msg = f"{who} adds no commands: it would replace {', '.join(taken)} of crabpath"
+        raise ConfigurationError(msg)
+
+
+def _add_missing(app: typer.Typer, name: str, why: str) -> None:
+    """Add a command that says why it is missing."""
 
     def refuse() -> None:
-        raise MissingExtraError(explain_missing_part(package, extra))
+        raise ConfigurationError(why)
 
-    refuse.__doc__ = escape(f"Needs crabpath-retrievers[{extra}], which is not installed.")
+    refuse.__doc__ = escape(f"It is missing: {why}")
     any_words = {
         "ignore_unknown_options": True,
         "allow_extra_args": True,

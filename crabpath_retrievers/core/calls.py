@@ -45,14 +45,7 @@ from opentelemetry.metrics import (
     Observation,
     get_meter,
 )
-from opentelemetry.trace import (
-    Span,
-    SpanKind,
-    Status,
-    StatusCode,
-    get_tracer,
-    set_span_in_context,
-)
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt

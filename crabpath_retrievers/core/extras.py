@@ -66,7 +66,7 @@ def require_same_version(package: str, version: str, base: str) -> None:
     name, newer = package.replace("_", "-"), max(version, base, key=Version)
     older = name if newer == base else "crabpath-retrievers"
     msg = (
-        f"{name} {version} is installed beside crabpath-retrievers {base}: upgrade the older one, "
+        f"{name} {version} does not work with crabpath-retrievers {base}: upgrade the older one, "
         f"pip install '{older}=={newer}'"
     )
     raise ConfigurationError(msg)

@@ -22,10 +22,7 @@ from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.metadata import parse_date, require_bounded
 from crabpath_retrievers.core.processes import raise_interruption
-from crabpath_retrievers.core.records import (
-    Hop,
-    Vector,
-)
+from crabpath_retrievers.core.records import Hop, Vector
 from crabpath_retrievers.core.text import (
     format_value,
     is_blank,
@@ -35,10 +32,7 @@ from crabpath_retrievers.core.text import (
     to_plain,
     to_storable,
 )
-from crabpath_retrievers.errors import (
-    CrabPathError,
-    InvalidInputError,
-)
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | None
 """Condition on metadata: a mapping for most vector stores, a function or an object for some."""
@@ -313,6 +307,13 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
         _log.debug("%s cannot be gone through", name, exc_info=True)
     msg = f"{name} must be {what}, not {format_value(values)}"
     raise InvalidInputError(msg)
+
+
+def require_result(source: object, what: str, found: object, *, fits: bool) -> None:
+    """Refuse what a part of someone else returned: an index, a linker or a router."""
+    if not fits:
+        msg = f"{type(source).__name__} must return {what}, not {format_value(found)}"
+        raise InvalidInputError(msg)
 
 
 def is_url(place: object) -> bool:

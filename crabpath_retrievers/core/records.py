@@ -81,6 +81,9 @@ TYPED_KINDS = (
 LEARNED_KINDS = frozenset((*OVERLAY_KINDS, *TYPED_KINDS))
 """Kinds that feedback creates, not text: they stay when the text of a node is indexed again."""
 
+TEXT_KINDS = tuple(kind for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED_KINDS})
+"""Kinds that are derived from texts, and again when a text changes."""
+
 
 class Authority(Enum):
     """How well a node is protected from forgetting, and how far it goes before others [CrabPath].

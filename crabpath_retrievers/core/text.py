@@ -199,6 +199,12 @@ def format_value(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def describe_type(value: object) -> str:
+    """Name the kind of a value, for a message that must not show its contents."""
+    is_class = isinstance(value, type)
+    return f"the class {value.__name__} itself" if is_class else f"a {type(value).__name__}"  # type: ignore[attr-defined]
+
+
 def normalise(text: str) -> str:
     """Compatibility form (NFKC), case folded, without accents, points and soft hyphens.
 

@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.records import Edge, EdgeKind
+from crabpath_retrievers.core.query import require_result
+from crabpath_retrievers.core.records import TEXT_KINDS, Edge, EdgeKind
+from crabpath_retrievers.core.text import is_number
 from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkNode, LinkQueries, RememberedLinks
@@ -153,11 +155,24 @@ class Linking:
         updates = [
             linker.make_edges(next(found), links)
             if isinstance(linker, PairLinker)
-            else LinkUpdate(tuple(linker.link(nodes, links)))
+            else LinkUpdate(require_edges(linker, linker.link(nodes, links)))
             for linker in self.linkers
         ]
         edges = tuple(chain.from_iterable(update.edges for update in updates))
         return LinkUpdate(edges, tuple(chain.from_iterable(update.lost for update in updates)))
+
+
+def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
+    """The edges that a linker returned; InvalidInputError for anything else."""
+    what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
+    require_result(linker, what, found, fits=isinstance(found, Iterable))
+    edges = tuple(found)
+    for edge in edges:
+        fits = isinstance(edge, Edge) and edge.kind in TEXT_KINDS
+        fits = fits and isinstance(edge.source, int) and isinstance(edge.target, int)
+        fits = fits and all(is_number(w) and -1 <= w <= 1 for w in (edge.prior, edge.floor))
+        require_result(linker, what, edge, fits=fits)
+    return edges
 
 
 def find_bulk_start(read: Reader) -> int | None:

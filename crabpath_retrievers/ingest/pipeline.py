@@ -689,10 +689,8 @@ def _assign_stored_ids(
 ) -> list[Node]:
     """The nodes with their final ids: an unchanged chunk has its stored id.
 
-    Args:
-        nodes: Chunks with ids derived from document and text.
-        known: Stored nodes with the ids that the chunks have or may get, or of the same documents.
-        kept: Those of ``known`` that this ingest does not replace.
+    ``known`` are stored nodes with the ids that the chunks have or may get, or of the same
+    documents; this ingest does not replace those of them that are ``kept``.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
     own = [

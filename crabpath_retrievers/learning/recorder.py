@@ -48,20 +48,11 @@ from crabpath_retrievers.learning.credit import (
 )
 from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
 from crabpath_retrievers.learning.rules.verdicts import complete, parse_event_kind, says_the_same
-from crabpath_retrievers.learning.undo import (
-    UNDONE,
-    LearningHistory,
-    Reverted,
-    retry_on_conflict,
-)
+from crabpath_retrievers.learning.undo import UNDONE, LearningHistory, Reverted, retry_on_conflict
 from crabpath_retrievers.rerank.learned import get_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.learned import (
-    EdgeTriple,
-    StoredFeedback,
-    UnreadableFeedback,
-)
+from crabpath_retrievers.storage.read.learned import EdgeTriple, StoredFeedback, UnreadableFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 from crabpath_retrievers.storage.write.learned import revise_feedback, settle_feedback
 

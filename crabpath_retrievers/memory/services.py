@@ -35,7 +35,7 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.query import is_url, require_flags, require_list
 from crabpath_retrievers.core.records import Vector, compare_vectors
-from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.text import describe_type, format_value, to_storable
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
@@ -235,7 +235,7 @@ class Services:
         reindex = options.get("reindex", False)
         require_flags(create=create, reindex=reindex)
         if (linkers := options.get("linkers")) is not None:
-            linkers = require_list("linkers", linkers)
+            linkers = [*map(_require_linker, require_list("linkers", linkers))]
         router = None if (given := options.get("router")) is None else _router_of(given)
         model, timeout = options.get("reranker"), settings.rank.reranker_timeout
         reranker = None if model is None else ModelReranker(model, timeout)
@@ -470,12 +470,22 @@ def _close_within(seconds: float, stack: ExitStack) -> None:
 
 def _router_of(router: Any) -> Router:
     """The router that the argument ``router`` describes: a router, or a chat model for one."""
-    if hasattr(router, "route") and hasattr(router, "aroute"):
+    is_router = all(callable(getattr(router, name, None)) for name in ("route", "aroute"))
+    if is_router and not isinstance(router, type):
         ready: Router = router
         return ready
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
 
     return ChatModelRouter(router)
+
+
+def _require_linker(linker: Any) -> Linker:
+    if isinstance(linker, type) or not callable(getattr(linker, "link", None)):
+        kind = describe_type(linker)
+        msg = f"linkers must be a list of objects with the method link, without {kind}"
+        raise InvalidInputError(msg)
+    found: Linker = linker
+    return found
 
 
 def _close_all(*parts: Recorder | VectorIndex | GraphStore) -> None:

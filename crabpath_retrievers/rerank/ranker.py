@@ -27,12 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.core.records import (
-    Candidate,
-    Node,
-    NodeHead,
-    compare_vectors,
-)
+from crabpath_retrievers.core.records import Candidate, Node, NodeHead, compare_vectors
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
@@ -256,16 +251,10 @@ _UNIFORM = 0.1  # share of the draw that is uniform, so that no propensity is ti
 def draft_teams(
     learned: Sequence[str], frozen: Sequence[str], k: int, rng: np.random.Generator
 ) -> dict[str, str]:
-    """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008).
+    """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008), and keep ``k``.
 
     In each round chance says which of them drafts first; both draft their best document that is
     left. So whoever clicks by place alone clicks as many of either.
-
-    Args:
-        learned: Ids, best first.
-        frozen: The same, of the other ranking.
-        k: How many to draft.
-        rng: Tosses the coin.
 
     Returns:
         ``learned`` or ``frozen`` by id, best first; ``both`` where both have it at one place.

@@ -49,21 +49,13 @@ from crabpath_retrievers.retrieval.corrections import (
     find_current_corrections,
     mark_corrections,
 )
-from crabpath_retrievers.retrieval.dates import (
-    Version,
-    choose_versions,
-    find_versions,
-)
+from crabpath_retrievers.retrieval.dates import Version, choose_versions, find_versions
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import Correction
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-    find_deleted,
-    get_owner_lookup,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
 
 _log = logging.getLogger(__name__)
 _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
@@ -610,15 +602,10 @@ def extract_wording(text: str) -> list[str]:
 def find_repeats(
     ranked: Sequence[Node], vectors: Mapping[str, Vector], stretch: float = 1.0
 ) -> dict[str, str]:
-    """Find documents with the wording of one that is ranked before them.
+    """Find documents with the wording of one that is ranked before them, best first.
 
     Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
-    each belongs to one namespace.
-
-    Args:
-        ranked: The documents of an answer, best first.
-        vectors: Their unit vectors, each of shape ``[d]``, by id.
-        stretch: Of the embedder.
+    each belongs to one namespace. ``vectors`` are by id, unit length, each of shape ``[d]``.
 
     Returns:
         The best document of the same wording, by the id of each repeat.

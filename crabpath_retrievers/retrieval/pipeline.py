@@ -17,12 +17,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.calls import (
-    Operations,
-    perform,
-    perform_sync_or_async,
-    run,
-)
+from crabpath_retrievers.core.calls import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import Query, QueryOptions, complete_note_metadata
 from crabpath_retrievers.core.records import (
@@ -37,20 +32,12 @@ from crabpath_retrievers.core.records import (
     Vector,
     make_turn_id,
 )
-from crabpath_retrievers.errors import (
-    EmbeddingMismatchError,
-    InvalidInputError,
-    StoreError,
-)
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
 from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.rerank.ranker import (
-    apply_tag_hints,
-)
+from crabpath_retrievers.rerank.ranker import apply_tag_hints
 from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
-from crabpath_retrievers.retrieval.dates import (
-    date_candidates,
-)
+from crabpath_retrievers.retrieval.dates import date_candidates
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.walk import Walk, Walker
@@ -58,9 +45,7 @@ from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRo
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
-from crabpath_retrievers.vectors.base import (
-    VectorIndex,
-)
+from crabpath_retrievers.vectors.base import VectorIndex, select_ids
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
@@ -375,7 +360,7 @@ class RetrievalPipeline:
             return frontier
         edges, stops = frontier
         ids = sorted({edge.target.id for edge in edges})
-        allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+        allowed = select_ids(self.index.on(read), ids, vector, query.filter)
         return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
     def _collect_candidates(
@@ -421,7 +406,7 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = self.index.on(read).filter_ids(ids, vector, query.filter)
+            allowed = select_ids(self.index.on(read), ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
             expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)

@@ -37,7 +37,7 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
 from crabpath_retrievers.storage.schema import RETIRED
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, find_ids, select_ids
 
 _NO_SCORE = EpisodeScore()
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
@@ -118,17 +118,17 @@ class SeedHits(NamedTuple):
 def find_nearest(read: Reader, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
     """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
     index = index.on(read)
-    ids: Sequence[str] = index.search(vector, k)
+    ids = find_ids(index, vector, k)
     heads = read.walk.get_nodes(ids)
     if len(heads) < len(ids):
-        ids, heads = search_farther(read, partial(index.search, vector), (ids, heads), k, k)
+        ids, heads = search_farther(read, partial(find_ids, index, vector), (ids, heads), k, k)
     rank = {node: number for number, node in enumerate(ids)}
     return sorted(heads, key=lambda head: rank[head.id])[:k]
 
 
 def search_farther(
     read: Reader,
-    search: Callable[[int], list[str]],
+    search: Callable[[int], Sequence[str]],
     near: tuple[Sequence[str], list[NodeHead]],
     limit: int,
     wanted: int,
@@ -199,12 +199,12 @@ class SeedSearch:
         )
         self._report_unknown(read, dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
-            search = partial(index.search, vector, filter=query.filter)
+            search = partial(find_ids, index, vector, filter=query.filter)
             dense, heads = search_farther(read, search, (dense, heads), limit, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
-            allowed = near | index.filter_ids(others, vector, query.filter)
+            allowed = near | select_ids(index, others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
             if has_vector and not heads:
                 self._require_numbers(read, query.filter, vector, limit, only_dates=True)
@@ -236,7 +236,7 @@ class SeedSearch:
     ) -> Sequence[str]:
         """Ids of the nearest documents that the filter allows."""
         try:
-            return self._index.on(read).search(vector, limit, condition)
+            return find_ids(self._index.on(read), vector, limit, condition)
         except StoreUnavailableError:
             raise
         except StoreError:  # PGVectorStore fails where it compares a text with a number
@@ -249,7 +249,7 @@ class SeedSearch:
         """Explain a filter that found nothing or failed: it compares texts with numbers."""
         if not list_ordered_keys(condition):
             return
-        near = self._index.on(read).search(vector, limit, drop_orders(condition))
+        near = find_ids(self._index.on(read), vector, limit, drop_orders(condition))
         nodes = read.catalog.documents(near).values() if near else ()
         require_numbers(condition, [node.metadata for node in nodes], only_dates=only_dates)
 

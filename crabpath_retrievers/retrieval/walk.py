@@ -38,6 +38,7 @@ from crabpath_retrievers.routing.policy import (
     RoutingRequest,
     RoutingResult,
     SoftmaxRouter,
+    require_valid,
 )
 
 _TIERS = {tier: tier.value for tier in Tier}
@@ -332,6 +333,7 @@ class Walker:
             routed = yield from perform_sync_or_async(
                 lambda: self._router.route(request), lambda: self._router.aroute(request)
             )
+            require_valid(self._router, request, routed)
         self._apply_router(routed, undecided)
         return {n.head.key: d for n, d in zip(undecided, routed.decisions, strict=True)}
 

@@ -14,12 +14,9 @@ from langchain_core.messages import BaseMessage
 
 from crabpath_retrievers.core.calls import Operations, arun, perform, run
 from crabpath_retrievers.core.records import ModelUsage
+from crabpath_retrievers.core.text import describe_type
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.model_client import (
-    ModelBreaker,
-    ModelClient,
-    RouterSettings,
-)
+from crabpath_retrievers.routing.model_client import ModelBreaker, ModelClient, RouterSettings
 from crabpath_retrievers.routing.policy import (
     Decision,
     RoutingRequest,
@@ -61,8 +58,9 @@ class ChatModelRouter:
         """
         if not isinstance(llm, BaseChatModel):
             msg = (
-                f"a router needs a chat model, not {type(llm).__name__}: pass a BaseChatModel "
-                "itself, without bind, with_config, with_retry or with_fallbacks"
+                f"a router needs a chat model, not {describe_type(llm)}: pass a BaseChatModel "
+                "itself, without bind, with_config, with_retry or with_fallbacks; or, as router=, "
+                "an object with the methods route and aroute"
             )
             raise InvalidInputError(msg)
         self.settings = settings or RouterSettings()

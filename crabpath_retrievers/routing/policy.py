@@ -9,15 +9,19 @@ until STOP (Plackett–Luce), which equals the formula when one edge is chosen.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
+from crabpath_retrievers.core.query import require_result
 from crabpath_retrievers.core.records import Decider, ModelUsage, Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import Floats
+
+_ROUNDING = 1e-3  # of probabilities that sum to 1
 
 
 class ActionStatistics(NamedTuple):
@@ -131,6 +135,52 @@ class Router(Protocol):
 
     async def aroute(self, request: RoutingRequest) -> RoutingResult:
         """As :meth:`route`, without blocking the event loop."""
+
+
+def require_valid(router: Router, request: RoutingRequest, routed: RoutingResult) -> None:
+    """Refuse what a router must not return; the cost is that of the choices.
+
+    Raises:
+        InvalidInputError: It does not answer the request.
+    """
+    require = partial(require_result, router)
+    require("RoutingResult([...])", routed, fits=isinstance(routed, RoutingResult))
+    decisions, choices, usage = routed.decisions, request.choices, routed.usage
+    fits = isinstance(decisions, (list, tuple)) and all(isinstance(d, Decision) for d in decisions)
+    fits = fits and len(decisions) == len(choices)
+    require(f"one Decision for each of {len(choices)} choices, in order", decisions, fits=fits)
+    for choice, decision in zip(choices, decisions, strict=True):
+        _require_valid_decision(require, decision, len(choice.edges), request.budget)
+    numbers = [getattr(usage, name, None) for name in ModelUsage.__slots__]
+    fits = all(isinstance(number, (int, float)) and 0 <= number < np.inf for number in numbers)
+    require("ModelUsage of finite numbers from 0 on as usage", usage, fits=fits)
+    fits = isinstance(routed.notes, tuple) and all(isinstance(note, str) for note in routed.notes)
+    require("notes that are a tuple of texts", routed.notes, fits=fits)
+    keys = routed.chosen, routed.dropped
+    fits = all(isinstance(found, frozenset) for found in keys)
+    require("chosen and dropped nodes as frozensets of keys", keys, fits=fits)
+
+
+def _require_valid_decision(
+    require: Callable[..., None], decision: Decision, count: int, budget: int
+) -> None:
+    """Refuse a decision between ``count`` edges that breaks what :class:`Decision` says."""
+    followed, chances = decision.followed, decision.probabilities
+    fits = isinstance(followed, (list, tuple))
+    fits = fits and all(isinstance(index, (int, np.integer)) for index in followed)
+    fits = fits and len({*followed} & {*range(count)}) == len(followed)
+    require(f"followed with distinct indices below {count}", followed, fits=fits)
+    fits = len(followed) <= budget
+    require(f"at most {budget} edges to follow, the budget", followed, fits=fits)
+    fits = isinstance(chances, np.ndarray) and chances.shape == (count + 1,)
+    fits = fits and chances.dtype.kind == "f" and chances.min() >= 0.0
+    what = f"{count + 1} probabilities in an array, of each edge and of STOP, that sum to 1"
+    require(what, chances, fits=fits and abs(chances.sum() - 1.0) < _ROUNDING)
+    fits = isinstance(decision.stopped, bool) and not (decision.stopped and len(followed) == budget)
+    require("stopped as a bool, False where the budget ends a choice", decision.stopped, fits=fits)
+    deciders = get_args(Decider)
+    fits = decision.decided_by in deciders
+    require(f"decided_by as one of {deciders}", decision.decided_by, fits=fits)
 
 
 def action_probabilities(logits: Floats, sizes: NDArray[np.intp]) -> Floats:

@@ -49,13 +49,10 @@ class RouteOption:
 
 
 def find_unclear(request: RoutingRequest, margin: float, limit: int) -> list[RouteOption]:
-    """Targets of edges whose score is close to that of STOP, best first.
+    """Targets of edges whose score is close to that of STOP, best first, at most ``limit``.
 
-    Args:
-        request: Decisions of a hop.
-        margin: Distance from STOP, in units of relevance plus weight, from which an edge is
-            clear.
-        limit: Most nodes.
+    ``margin`` is the distance from STOP, in units of relevance plus weight, from which an edge is
+    clear.
     """
     options: dict[int, RouteOption] = {}
     for row, choice in enumerate(request.choices):
@@ -118,11 +115,7 @@ def build_prompt(
 ) -> RouterPrompt:
     """The messages for a request; texts are shortened, then the last candidates dropped, to fit.
 
-    Args:
-        request: Decisions of a hop; its ``read`` gives the texts.
-        candidates: Nodes that may be followed, best first.
-        count: Counts the tokens of a text.
-        budget: Tokens of all messages together; the instructions are never shortened.
+    ``budget`` are the tokens of all messages together; the instructions are never shortened.
     """
     avoid = _list_inhibited(request)
     targets = [*(one.target.id for one in candidates), *(one.target.id for one in avoid)]

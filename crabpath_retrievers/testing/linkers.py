@@ -9,16 +9,14 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers.core.records import LEARNED_KINDS, Edge, EdgeKind
+from crabpath_retrievers.core.records import TEXT_KINDS, Edge
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.ingest.linkers import Linker
+from crabpath_retrievers.ingest.linking import require_edges
 from crabpath_retrievers.storage.read.catalog import LinkNode
 
 JoinedPair: TypeAlias = tuple[str, str, str]
 """Ids of the documents that an edge leads from and to, and the label of its kind."""
-
-KINDS = [kind for kind in EdgeKind if kind not in LEARNED_KINDS and kind is not EdgeKind.STOP]
-"""Kinds of edges that texts have."""
 
 ODD_TEXTS = [
     ".",
@@ -40,7 +38,7 @@ def list_joined(memory: CrabPath) -> set[JoinedPair]:
     keys = {key: node for node, key in links.keys(memory.store.catalog.all_ids()).items()}
     return {
         (keys[source], keys[target], kind.label)
-        for kind in KINDS
+        for kind in TEXT_KINDS
         for source, target in links.find_ends(sorted(keys), kind.value)
     }
 
@@ -58,7 +56,7 @@ def _read_nodes(memory: CrabPath) -> list[LinkNode]:
 
 def _link(linker: Linker, memory: CrabPath) -> list[Edge]:
     """Run a linker over all nodes as if they were new."""
-    return list(linker.link(_read_nodes(memory), memory.store.links))
+    return list(require_edges(linker, linker.link(_read_nodes(memory), memory.store.links)))
 
 
 def _require_valid(edges: Sequence[Edge], nodes: Sequence[LinkNode]) -> None:
@@ -66,9 +64,6 @@ def _require_valid(edges: Sequence[Edge], nodes: Sequence[LinkNode]) -> None:
     for edge in edges:
         assert {edge.source, edge.target} <= given, f"{edge} leads from or to no document"
         assert edge.source != edge.target, f"{edge} joins a document to itself"
-        assert edge.kind in KINDS, f"{edge} is of a kind that feedback makes"
-        assert -1.0 <= edge.prior <= 1.0, f"the prior of {edge} is not in [-1, 1]"
-        assert -1.0 <= edge.floor <= 1.0, f"the floor of {edge} is not in [-1, 1]"
     named = {(edge.source, edge.target, edge.kind) for edge in edges}
     assert len(named) == len({*edges}), "one edge comes with two weights"
 
@@ -130,8 +125,11 @@ class LinkerTests:
     ) -> None:
         """Together, one by one, backwards; adding the same again changes nothing."""
         single = [[document] for document in documents]
-        for batches in [documents], single, single[::-1], [documents, documents]:
-            assert list_joined(_fill(open_memory(), *batches)) == expected_edges
+        orders = {"all at once": [documents], "one by one": single, "backwards": single[::-1]}
+        orders["all at once, twice"] = [documents, documents]
+        for order, batches in orders.items():
+            found = list_joined(_fill(open_memory(), *batches))
+            assert found == expected_edges, f"added {order}, documents have the expected edges"
 
     def test_edges_are_between_documents_with_weights_in_range(
         self,
@@ -153,8 +151,9 @@ class LinkerTests:
         memory = _fill(open_memory(), documents)
         before = memory.info()
         first, second = ({*_link(find_linker(memory), memory)} for _ in range(2))
-        assert first == second != set()
-        assert memory.info() == before
+        assert first, "it finds edges between the documents"
+        assert first == second, "it finds the same edges whenever it is called: it keeps no state"
+        assert memory.info() == before, "it changes nothing in the memory"
 
     def test_a_memory_weighs_edges_by_their_prior(
         self,
@@ -170,7 +169,7 @@ class LinkerTests:
         stored = memory.store.walk.get_outgoing_edges(keys, clock).pointers
         weights = {(edge.source, edge.target.key, edge.kind): edge.weight for edge in stored}
         expected = {(edge.source, edge.target, edge.kind): edge.prior for edge in edges}
-        assert weights == pytest.approx(expected)
+        assert weights == pytest.approx(expected), "each edge is stored, with its prior as weight"
 
     def test_edges_go_and_come_with_their_ends(
         self,
@@ -182,9 +181,11 @@ class LinkerTests:
         memory = _fill(open_memory(), documents)
         for document in documents:
             memory.forget(str(document.id))
-            assert not {end for a, b, _ in list_joined(memory) for end in (a, b)} & {document.id}
+            left = {end for a, b, _ in list_joined(memory) for end in (a, b)}
+            assert document.id not in left, "a forgotten document has no edges"
             memory.add_documents([document])
-        assert list_joined(memory) == expected_edges
+        found = list_joined(memory)
+        assert found == expected_edges, "a document that comes back has all its edges again"
 
     def test_edges_follow_a_changed_text(
         self, open_memory: Callable[[], CrabPath], documents: list[Document]
@@ -193,10 +194,11 @@ class LinkerTests:
         for number, document in enumerate(documents):
             changed = document.model_copy(update={"page_content": "Nothing is left here."})
             present = [*documents[:number], changed, *documents[number + 1 :]]
-            memory = _fill(open_memory(), documents, [changed])
-            assert list_joined(memory) == list_joined(_fill(open_memory(), present))
-            memory.add_documents([document])
-            assert list_joined(memory) == list_joined(_fill(open_memory(), documents))
+            memory = _fill(open_memory(), documents)
+            for now in present, documents:
+                memory.add_documents([now[number]])
+                fresh = list_joined(_fill(open_memory(), now))
+                assert list_joined(memory) == fresh, "edges depend on the last texts alone"
 
     def test_a_lone_document_is_joined_to_nothing(
         self,
@@ -205,9 +207,11 @@ class LinkerTests:
         documents: list[Document],
     ) -> None:
         """No documents at all have no edges either."""
-        assert list_joined(_fill(open_memory(), documents[:1])) == set()
+        alone = list_joined(_fill(open_memory(), documents[:1]))
+        assert alone == set(), "a document alone has no edges"
         memory = open_memory()
-        assert list(find_linker(memory).link([], memory.store.links)) == []
+        found = list(find_linker(memory).link([], memory.store.links))
+        assert found == [], "no new nodes have no edges"
 
     def test_odd_texts_are_linked_as_others(
         self,
@@ -221,5 +225,5 @@ class LinkerTests:
             for number, text in enumerate(ODD_TEXTS)
         ]
         memory = _fill(open_memory(), odd, documents)
-        assert memory.info()["nodes"] >= len(odd)
+        assert memory.info()["nodes"] >= len(odd), "texts of all kinds are added"
         _require_valid(_link(find_linker(memory), memory), _read_nodes(memory))

@@ -7,16 +7,16 @@ One collection of vectors per namespace, in the vector store of the documents.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.query import MetadataFilter, require_result
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore, Reader, Store
@@ -26,6 +26,7 @@ from crabpath_retrievers.storage.sql_tools import split_batches
 
 _COMPARED = 1000  # vectors that are compared at a time
 _SAME = 1.0 - 1e-5  # cosine of a vector and itself in half precision
+Ids = TypeVar("Ids", bound=Collection[str])
 FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
@@ -36,6 +37,7 @@ class VectorIndex(ABC):
     What not every index can do has a default here.
 
     Attributes:
+        reads_filters: Whether it searches with filters; queries with one are refused otherwise.
         foreign: Whether it belongs to another application, which alone deletes from it.
         refill: Called after damaged files were replaced, to fill the index again; None leaves it
             empty.
@@ -53,6 +55,7 @@ class VectorIndex(ABC):
         place: Where it is, as the graph store remembers it; see :mod:`~..vectors.opening`.
     """
 
+    reads_filters: bool = False
     foreign: bool = False
     refill: Callable[[], None] | None = None
     has_collections: bool = False
@@ -125,6 +128,9 @@ class VectorIndex(ABC):
             vector: Unit query vector, shape ``[d]``.
             k: Number of hits, at least 1.
             filter: Condition on metadata, in the index's own syntax.
+
+        Raises:
+            InvalidInputError: It reads no such filter; no filter may be ignored.
         """
 
     def on(self, read: Reader) -> "VectorIndex":  # noqa: ARG002  for one in the graph's database
@@ -142,9 +148,16 @@ class VectorIndex(ABC):
         """
         return nullcontext()
 
-    @abstractmethod
-    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
-        """Select the ids whose metadata satisfies a filter."""
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
+        """Select the ids whose metadata satisfies a filter; without one all of them."""
+        self.require_no_filter(filter)
+        return set(ids)
+
+    def require_no_filter(self, filter: MetadataFilter) -> None:  # noqa: A002
+        """Refuse a filter, in an index that reads none."""
+        if filter:
+            msg = f"{self.description}: filters are not read here, so ask without one"
+            raise InvalidInputError(msg)
 
     def count(self) -> int:
         """Number of vectors; -1 for an index that cannot count."""
@@ -243,7 +256,7 @@ class StoredVectors(VectorIndex):
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first; without a filter."""
-        self._require_no_filter(filter)
+        self.require_no_filter(filter)
         ids: list[str] = []
         best = np.zeros(0, dtype=np.float32)
         for block in self._store.regions.iterate_nodes():
@@ -253,16 +266,6 @@ class StoredVectors(VectorIndex):
             order = np.argsort(-found, kind="stable")[:k]
             ids, best = [ids[place] for place in order], found[order]
         return ids
-
-    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """All of the ids; without a filter."""
-        self._require_no_filter(filter)
-        return set(ids)
-
-    def _require_no_filter(self, filter: MetadataFilter) -> None:  # noqa: A002
-        if filter is not None:
-            msg = f"{self.description} know no filter: ask the process that holds the index"
-            raise InvalidInputError(msg)
 
     def upsert(self, *_: object) -> None:
         """Refuse to write."""
@@ -276,6 +279,41 @@ class StoredVectors(VectorIndex):
     def close(self) -> None:
         """Close the graph store."""
         self._store.close()
+
+
+def find_ids(
+    index: VectorIndex,
+    vector: Vector,
+    k: int,
+    filter: MetadataFilter = None,  # noqa: A002
+) -> Sequence[str]:
+    """Ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
+
+    Raises:
+        InvalidInputError: The index reads no filters, or does not return ids.
+    """
+    if not index.reads_filters:
+        index.require_no_filter(filter)
+    return _require_ids(index.search(vector, k, filter), index, "search", list)
+
+
+def select_ids(
+    index: VectorIndex,
+    ids: Sequence[str],
+    vector: Vector,
+    filter: MetadataFilter,  # noqa: A002
+) -> set[str]:
+    """Select the ids whose metadata satisfies a filter; errors as :func:`find_ids`."""
+    if not index.reads_filters:
+        index.require_no_filter(filter)
+    return _require_ids(index.filter_ids(ids, vector, filter), index, "filter_ids", set)
+
+
+def _require_ids(found: Ids, index: VectorIndex, method: str, kind: type) -> Ids:
+    fits = isinstance(found, kind) and all(isinstance(node, str) for node in found)
+    what = f"a {kind.__name__} of ids, which are texts, from {method}"
+    require_result(index, what, found, fits=fits)
+    return found
 
 
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:

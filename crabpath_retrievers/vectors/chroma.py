@@ -85,7 +85,7 @@ class ChromaIndex(VectorIndex):
     takes their place, which :attr:`refill` fills again, in the thread that met the failure.
     """
 
-    has_collections = True
+    reads_filters = has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
         """Use an existing collection: ``batch`` is the most records in one write."""

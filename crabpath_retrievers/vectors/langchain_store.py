@@ -61,6 +61,7 @@ class VectorStoreIndex(VectorIndex):
     on the documents that it returns, ``add_documents`` with ids, and ``delete``.
     """
 
+    reads_filters = True
     foreign = True
     """Documents that are deleted stay in the store: it belongs to its owner."""
 

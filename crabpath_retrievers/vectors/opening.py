@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import directory_of, is_url
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import describe_type, format_value
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
@@ -134,7 +134,7 @@ def open_index(
     if isinstance(vectors, VectorIndex):
         return vectors
     msg = (
-        f"vectors cannot be a {type(vectors).__name__}: "
+        f"vectors cannot be {describe_type(vectors)}: "
         "pass a directory, the URL of a Chroma server, 'pgvector', a Chroma client, "
         "a VectorStore or a VectorIndex"
     )

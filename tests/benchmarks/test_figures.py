@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -63,10 +62,29 @@ def test_every_run_says_what_found_its_figures_and_each_is_on_a_page():
     fields = {"command", "about", "n", "commit", "date", "machine", "code", "figures"}
     assert all(fields <= run.keys() and run["about"] in figures.ABOUT for run in runs.values())
     texts = "".join(page.read_text(encoding="utf-8") for page in list_pages())
-    texts += "".join(page.read_text("utf-8") for page in (figures.ROOT / "docs").rglob("*.md"))
     assert [
         name for name in runs if f"<!--f {name}/" not in texts and f" {name}/" not in texts
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "embedder", "measure"),
+    [
+        ("manuals", "minilm", "recall@5"),
+        ("policyqa", "minilm", "ndcg@10"),
+        ("xquad_de-e5", "e5", "recall@1"),
+        ("cosqa", "minilm", "recall@5"),
+        ("sqlite", "minilm", "recall@5"),
+    ],
+)
+def test_what_two_runs_measured_is_equal(data, embedder, measure):
+    """The rows of the README, and the same sets beside plain search."""
+    runs = read_figures()
+    beside = f"no-harm/{data.removesuffix('-e5')}/{embedder}/{measure}"
+    cold = look_up(f"{data}/methods/cold/{measure}", runs)
+    plain = look_up(f"{data}/methods/dense/{measure} /methods/hybrid/{measure}", runs)
+    assert look_up(f"{beside}/cold", runs) == pytest.approx(cold, abs=0.0005)
+    assert look_up(f"{beside}/best*", runs) == pytest.approx([max(plain)], abs=0.0005)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +174,8 @@ def test_an_output_without_the_figures_is_refused(file, tmp_path):
     (tmp_path / "output.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="has no set/dataset"):
         measure_run("set", tmp_path, tmp_path / "output.json")
+    with pytest.raises(InvalidInputError, match="is not known"):
+        measure_run("set", tmp_path)
     with pytest.raises(InvalidInputError, match="no run other"):
         measure_run("other", tmp_path)
     assert look_up("set/dataset/queries", read_figures(file)) == [1500]
-    assert sys.executable

@@ -110,21 +110,27 @@ def test_a_plot_of_odd_titles(show, tmp_path, ending, head):
         (("--task", "cook"), "ann", "known are clean, heat"),
         (("--plot", "nowhere/at/all.png"), "ann", "cannot be written"),
         (("--plot", "regions.docx"), "ann", "cannot be written"),
-        ((), "bob", "has no experience yet"),
-        (("--json",), "nobody at all", "has no experience yet"),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_a_sentence(refuse, place, given, namespace, sentence):
     assert sentence in refuse("regions", *given, "-n", namespace, "--store", place)
 
 
-def test_where_there_are_no_regions_and_without_the_extra(refuse, tmp_path, monkeypatch):
+def test_a_namespace_without_experience_is_no_error(cli, read, place):
+    for name in ("bob", "nobody at all"):
+        done = cli("regions", "-n", name, "--store", place)
+        assert (done.exit_code, "has no experience yet" in done.stdout) == (0, True)
+        assert read("regions", "-n", name, "--store", place)["regions"] == []
+
+
+def test_where_there_are_no_regions_and_without_the_extra(cli, refuse, tmp_path, monkeypatch):
     """Two hubs are the least; looking creates nothing."""
     assert "there is no memory" in refuse("regions")
     assert not list(tmp_path.iterdir())
     with CrabPath.open("memory", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents([Document("text 0"), Document("text 1")])
-        assert "has no regions yet" in refuse("regions")
+        done = cli("regions")
+        assert (done.exit_code, "has no regions yet" in done.stdout) == (0, True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = refuse("regions", "--plot", "x.png", code=1)
     assert "crabpath-retrievers[eval]" in said.replace(" ", "")

@@ -55,10 +55,8 @@ class DictIndex(VectorIndex):
             self.rows.pop(node_id, None)
 
     def search(self, vector, k, filter=None) -> list[str]:  # noqa: A002  the protocol's name
+        self.require_no_filter(filter)
         return sorted(self.rows, key=lambda node_id: -(self.rows[node_id][0] @ vector))[:k]
-
-    def filter_ids(self, ids, vector, filter) -> set[str]:  # noqa: A002  the protocol's name
-        return set(ids)
 
     def count(self) -> int:
         return len(self.rows)

@@ -184,12 +184,8 @@ def update_inhibition(
     by credit and weight. A success of the document after the same entry reduces the count, or moves
     the edge half of the way to 0.
 
-    Args:
-        turn: The turn with the paths of its documents.
-        credit: Its credit.
-        existing: Weights of the edges that the namespace has learned, by edge id.
-        counts: Blame counts so far, by edge ``(entry, document, inhibits)``.
-        settings: ``inhibition_threshold``, in counts; one turn adds at most one.
+    ``existing`` are weights by edge id, ``counts`` the blame so far, by ``(entry, document,
+    inhibits)``; one turn adds at most one to it, up to ``inhibition_threshold``.
     """
     deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
     for item in turn.returned:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.memory.services import (
-    ABSENT,
-    PATIENCE,
-    Readiness,
-    add_replica,
-    ask_parts,
-)
+from crabpath_retrievers.memory.services import ABSENT, PATIENCE, Readiness, add_replica, ask_parts
 from crabpath_retrievers.parts.operation.maintenance.doctor import check_version
 from crabpath_retrievers.storage.database import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState

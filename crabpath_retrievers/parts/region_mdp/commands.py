@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import RenderableType
+from rich.markup import escape
 
 from crabpath_retrievers.cli.commands import (
     DEFAULT_STORE,
@@ -24,7 +25,7 @@ from crabpath_retrievers.cli.commands import (
 )
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.query import parse_label, parse_namespace
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.parts.region_mdp.models import RegionModels
 from crabpath_retrievers.parts.region_mdp.overview import (
     RegionOverview,
@@ -69,26 +70,29 @@ def show_regions(
         settings = stored_settings(opened).region
         models = RegionModels(opened, RegionIndex(opened, settings), settings)
         if not (states or models.regions.levels()):
-            msg = (
-                "this memory has no regions yet: they need two hubs, "
-                "and about one document in sixteen becomes one"
+            return _say_nothing(
+                "This memory has no regions yet: they need two hubs, "
+                "and about one document in sixteen becomes one."
             )
-            raise NotFoundError(msg)
         summary = summarise_regions(
             models, parse_namespace(namespace), "states" if states else level, wanted, most
         )
         if summary is None:
-            msg = (
-                f"namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
-                "turns, or learn from episodes; --states shows what agents saw in words"
+            return _say_nothing(
+                f"Namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
+                "turns, or learn from episodes; --states shows what agents saw in words."
             )
-            raise NotFoundError(msg)
         counted = Counter(models.assignments(level).values()) if sizes and not states else None
     text = _make_tables(summary, counted)
     if plot is not None:
         write_plot(summary, counted, plot)
         text.append(dim(f"Drawn: {plot}"))
     return Output(_as_json(summary, counted, namespace, wanted), text)
+
+
+def _say_nothing(why: str) -> Output:
+    """Report that there is nothing to show, which is no error."""
+    return Output({"regions": [], "actions": [], "reason": why}, [escape(why)])
 
 
 def _make_tables(summary: RegionOverview, sizes: Mapping[str, int] | None) -> list[RenderableType]:

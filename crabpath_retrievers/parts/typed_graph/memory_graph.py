@@ -23,10 +23,7 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
-from crabpath_retrievers.errors import (
-    ConfigurationError,
-    InvalidInputError,
-)
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart, Services
 from crabpath_retrievers.parts.files import open_replacement

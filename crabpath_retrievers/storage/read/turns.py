@@ -19,12 +19,7 @@ from crabpath_retrievers.storage.read.learned import (
     NamespaceState,
     decode_state,
 )
-from crabpath_retrievers.storage.schema import (
-    consumed_turns,
-    feedback,
-    namespaces,
-    turns,
-)
+from crabpath_retrievers.storage.schema import consumed_turns, feedback, namespaces, turns
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
-    LEARNED_KINDS,
+    TEXT_KINDS,
     Edge,
     EdgeKind,
     Node,
@@ -42,10 +42,8 @@ from crabpath_retrievers.storage.sql_tools import (
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.transaction import Transaction
 
-TEXT_EDGE_KINDS = tuple(
-    kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED_KINDS}
-)
-"""Numbers of the edge kinds that are derived from texts, and again when a text changes."""
+TEXT_EDGE_KINDS = tuple(kind.value for kind in TEXT_KINDS)
+"""Numbers of the edge kinds that are derived from texts."""
 
 _TEXT_TABLES = ("names", "addresses", "references", "contents", "notes")
 _PAYLOAD = (

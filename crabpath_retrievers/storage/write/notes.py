@@ -15,11 +15,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.read.notes import IS_SEARCHED, build_note_episode_id
 from crabpath_retrievers.storage.schema import NOTE_TABLES, TABLES
-from crabpath_retrievers.storage.sql_tools import (
-    encode_vector,
-    is_one_of,
-    split_batches,
-)
+from crabpath_retrievers.storage.sql_tools import encode_vector, is_one_of, split_batches
 from crabpath_retrievers.storage.write.journal import (
     SnapshotRows,
     remove_notes_from_snapshot,

@@ -1,7 +1,7 @@
 """Bad input gets one clear sentence, and nothing is left behind."""
 
 import pytest
-from llama_index.core import Document
+from llama_index.core import Document, MockEmbedding, SimpleDirectoryReader
 from llama_index.core.schema import QueryBundle, TextNode
 
 from crabpath_retrievers import EmbeddingMismatchError, InvalidInputError, StoreUnavailableError
@@ -96,3 +96,17 @@ def test_other_models_and_memories(shared, documents, embed_model, embeddings, p
     other.memory.close()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
         other.retrieve("Ed Wood")
+
+
+def test_html_that_no_reader_cleaned_is_told_once(tmp_path, caplog):
+    for name in ("a.html", "b.htm", "c.md"):
+        text = (
+            "Deploy. <p>Then wait." if name == "c.md" else "<!-- 1 -->\n<html><p>Deploy.</p></html>"
+        )
+        (tmp_path / name).write_text(text)
+    documents = SimpleDirectoryReader(tmp_path).load_data()
+    CrabPathRetriever.from_documents(documents, MockEmbedding(8)).memory.close()
+    told = [one.getMessage() for one in caplog.records if "HTML" in one.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("2 of 3 texts are HTML, such as ")
+    assert "a.html" in told[0]

@@ -5,6 +5,7 @@ Adapts a node parser of LlamaIndex to a text splitter.
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -51,6 +52,8 @@ _SHARED = set(TextNode.model_fields) - _ELSEWHERE
 _SHARED -= {"relationships", "start_char_idx", "end_char_idx"}
 _LARGEST_BLOCK = 256 * 1024  # characters of the other fields of a node, in JSON
 _SOURCES = ("source", "file_path")
+_TAGS = "!doctype|html|head|body|div|p|h[1-6]|table|section|article|main|ul|ol|span|meta"
+_HTML = re.compile(rf"\s*(?:<!--.*?-->\s*)*<(?:{_TAGS})\b[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
 class AddArguments(TypedDict, total=False):
@@ -67,7 +70,16 @@ def convert_documents(
 ) -> AddArguments:
     """Convert documents, which the memory splits with the parser or by its own splitters."""
     splitter = None if parser is None else NodeParserSplitter(parser)
-    return {"documents": [from_document(item) for item in documents], "splitter": splitter}
+    converted = [from_document(item) for item in documents]
+    tagged = [document for document in converted if _HTML.match(document.page_content)]
+    if tagged:
+        name = tagged[0].metadata.get("source") or tagged[0].page_content[:40]
+        message = (
+            "%d of %d texts are HTML, such as %r: their tags are indexed as words. Read them with "
+            "crabpath add, or with a reader of LlamaIndex that removes tags"
+        )
+        _log.warning(message, len(tagged), len(converted), name)
+    return {"documents": converted, "splitter": splitter}
 
 
 def convert_nodes(

@@ -1,0 +1,101 @@
+"""Distributions add commands by entry points; one that fails or replaces a command is left out."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from crabpath_retrievers import __version__
+
+ADD = """
+def register(app):
+    @app.command("{name}")
+    def act() -> None:
+        print("done by the plug-in")
+
+    @app.command("other")
+    def act_too() -> None:
+        print("and another")
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs the command line beside the distributions of ``tmp_path``."""
+
+    def start(*words):
+        paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        return subprocess.run(
+            [sys.executable, "-m", "crabpath_retrievers", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+
+    return start
+
+
+@pytest.fixture
+def install(tmp_path):
+    """A function that installs a distribution with one module, which adds commands."""
+
+    def write(name, version, module, text):
+        facts = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}")
+        (facts / "entry_points.txt").write_text(f"[crabpath.commands]\na = {module}:register\n")
+        file = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+    return write
+
+
+def test_a_plug_in_adds_its_commands(run, install):
+    install("acme-crab", "1.0", "acme_crab", ADD.format(name="acme"))
+    done = run("acme")
+    assert (done.stdout, done.stderr) == ("done by the plug-in\n", "")
+
+
+@pytest.mark.parametrize("name", ["info", "doctor", "ab", "history", "serve"])
+def test_a_plug_in_must_not_replace_a_command(run, install, name):
+    """Of the base, of a part or a group: it adds none, and one sentence says so."""
+    install("acme-crab", "1.0", "acme_crab", ADD.format(name=name))
+    done = run(name, "--help")
+    said = f"acme-crab 1.0 adds no commands: it would replace {name} of crabpath\n"
+    assert (done.returncode, done.stderr) == (0, said)
+    assert "done by" not in done.stdout
+    assert "No such command 'other'" in run("other").stderr
+
+
+@pytest.mark.parametrize("text", ["register = None", "import nothing_of_this_name", "exit('bye')"])
+def test_a_plug_in_that_fails_is_named_by_its_distribution(run, install, text):
+    install("acme-crab", "1.0", "acme_crab", text)
+    done = run("--version")
+    assert done.stdout == f"crabpath {__version__}\n"
+    assert re.fullmatch(r"acme-crab 1\.0 adds no commands: \w+: .+\n", done.stderr), done.stderr
+
+
+def test_a_part_of_another_version_says_one_thing(run, install):
+    """Which distribution to upgrade, in its commands and in the help, and nowhere else."""
+    for part in ("server", "lab"):
+        init = Path(find_spec(f"crabpath_{part}").origin).read_text("utf-8")
+        other = re.sub(r'__version__ = ".*"', '__version__ = "99.0"', init)
+        install(f"crabpath-{part}", "99.0", f"crabpath_{part}.__init__", other)
+    upgrade = "upgrade the older one, pip install 'crabpath-retrievers==99.0'"
+    for part, command in (("server", "serve"), ("lab", "ab"), ("lab", "eval")):
+        said = (
+            f"crabpath-{part} 99.0 does not work with crabpath-retrievers {__version__}: {upgrade}"
+        )
+        for words in ([command, "m"], [command, "--help"], ["--help"]):
+            done = run(*words)
+            shown = " ".join((done.stdout + done.stderr).replace("│", " ").split())
+            assert shown.count(said) == 1, shown
+            assert "pip install" not in shown.replace(upgrade, "")
+    done = run("--version")
+    assert (done.stdout, done.stderr) == (f"crabpath {__version__}\n", "")
