@@ -341,6 +341,27 @@ def measure_code() -> None:
     typer.echo(f"\n{render_queries(measure_queries())}")
 
 
+@app.command("peers")
+@report_errors
+def compare_peers(
+    data: Annotated[list[Path] | None, typer.Option(help="Folders in BEIR format.")] = None,
+    parts: Annotated[str, typer.Option(help="cold, streams or siblings.")] = "cold,streams",
+    systems: Annotated[str | None, typer.Option(help="Names, with commas; none: all.")] = None,
+    limit: Annotated[int, typer.Option(help="Most questions of a set; the first ones.")] = 300,
+    cache: Cache = None,
+) -> None:
+    """Ask other packages and CrabPath the same questions, cold and with feedback."""
+    from benchmarks.peers import measure_peers
+    from crabpath_lab.commands.evaluation import split_names
+    from crabpath_lab.datasets import load_beir
+    from crabpath_lab.embedding import cached_embedder
+
+    datasets = [load_beir(folder).sample(limit) for folder in data or ()]
+    names = None if systems is None else split_names(systems)
+    for line in measure_peers(split_names(parts), datasets, cached_embedder(cache=cache), names):
+        typer.echo(line)
+
+
 # Speed
 
 

@@ -79,3 +79,11 @@ def test_what_cannot_be_had_is_said_in_a_sentence(run, arguments, said):
     figures, done = run(*arguments)
     assert (figures, done.exit_code) == (None, 2)
     assert said in " ".join(done.stderr.split())
+
+
+def test_the_script_runs_every_command_of_the_page():
+    page = (PAGES / "reproduce.md").read_text(encoding="utf-8").partition("## 3. Run")[2]
+    script = (PAGES / "reproduce.sh").read_text(encoding="utf-8").splitlines()
+    commands = re.findall(r"^\| [^|]* \| `([^`]*)`", page, re.MULTILINE)
+    assert len(commands) > 5
+    assert set(commands) <= set(script)

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs the commands of docs/research/reproduce.md, section 3, in the folder that holds data/ and the official files.
+#   reproduce.sh          all of them: hours
+#   reproduce.sh --smoke  the same programs on the sample that ships with the package: a minute or two, no figures
+set -euo pipefail
+if [ "${1:-}" = --smoke ]; then
+    out=$(mktemp -d)
+    crabpath eval sample --cache "$out/cache" --json "$out/retrieval.json"
+    crabpath eval sample --cache "$out/cache" --stream prequential --methods cold --learners learned,knn --k 5 --json "$out/learning.json"
+    echo "figures of the smoke run: $out"
+    exit
+fi
+crabpath eval hotpotqa --data data/hotpotqa_dev.json.gz --cache cache
+crabpath eval 2wiki --data data/2wiki_dev.json.gz --cache cache
+crabpath eval multihoprag --data data/multihoprag --cache cache
+crabpath eval hipporag --data HippoRAG/reproduce/dataset/2wikimultihopqa
+python -m benchmarks episodes --tau-bench airline_trajectories.jsonl.gz --cache cache
+crabpath experiment all --seeds 10

@@ -1,0 +1,54 @@
+"""CrabPath and other packages answer the same questions."""
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from benchmarks.peers import PARTS, compute_ndcg, measure_peers
+from crabpath_lab.datasets import Dataset
+from crabpath_retrievers import InvalidInputError
+
+EMBEDDINGS = DeterministicFakeEmbedding(size=32)
+SET = Dataset(
+    "tools",
+    tuple(Document(f"tool {name}", id=name) for name in ("hammer", "saw", "drill")),
+    {"q1": "what drives a nail", "q2": "what drives a nail", "q3": "what cuts a board"},
+    {"q1": frozenset({"drill"}), "q2": frozenset({"drill"}), "q3": frozenset({"saw"})},
+)
+
+
+def read_rows(lines):
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[1]: row[2:] for row in rows if len(row) > 2 and row[0] == SET.name}
+
+
+def test_every_installed_system_answers_all_questions():
+    lines = list(measure_peers(["cold"], [SET], EMBEDDINGS, ["CrabPath", "Chroma", "BM25"]))
+    rows = read_rows(lines)
+    assert list(rows) == ["CrabPath", "Chroma", "BM25"]
+    assert {row[0] for row in rows.values()} == {"3"}
+
+
+def test_learners_are_told_after_each_answer():
+    lines = list(measure_peers(["streams"], [SET], EMBEDDINGS, ["CrabPath", "kNN vote"]))
+    assert read_rows(lines)["kNN vote"][1].startswith("1.000")
+
+
+def test_what_is_not_installed_is_left_out_with_the_line_that_brings_it(monkeypatch):
+    package = PARTS["streams"]["kNN vote"]._replace(distributions=("no-such-distribution",))
+    monkeypatch.setitem(PARTS["streams"], "kNN vote", package)
+    lines = list(measure_peers(["streams"], [SET], EMBEDDINGS, ["kNN vote"]))
+    assert "- kNN vote: left out; `pip install no-such-distribution` brings it" in lines
+    assert read_rows(lines) == {}
+
+
+@pytest.mark.parametrize(("parts", "names"), [(["warm"], None), (["cold"], ["Pinecone"])])
+def test_what_is_unknown_is_refused_with_what_is_known(parts, names):
+    with pytest.raises(InvalidInputError, match="choose among"):
+        list(measure_peers(parts, [SET], EMBEDDINGS, names))
+
+
+def test_gain_counts_places():
+    assert compute_ndcg(["a", "b"], {"a"}) == 1
+    assert 0 < compute_ndcg(["b", "a"], {"a"}) < 1
+    assert compute_ndcg(["b"], {"a"}) == 0
