@@ -294,7 +294,7 @@ def run_soak(
 
 @app.command("figures")
 @report_errors
-def write_figures(
+def refresh_figures(
     names: Annotated[list[str] | None, typer.Argument(help="Runs to measure again first.")] = None,
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path(),
     output: Annotated[

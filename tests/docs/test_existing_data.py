@@ -96,7 +96,7 @@ def test_a_chroma_server(run, tmp_path):
 def test_tables_of_pgvector(run, database):
     it = run("`PGVector`")
     check(it)
-    it["store"]._engine.dispose()  # noqa: SLF001  it has no method that closes it
+    it["store"].session_maker().get_bind().dispose()
 
 
 @pytest.mark.slow

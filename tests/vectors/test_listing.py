@@ -75,7 +75,7 @@ def test_two_collections_of_one_table(pgvector, tmp_path):
     assert opened.invoke("1") == []
     opened.memory.close()
     for store in (mine, other, empty):
-        store._engine.dispose()  # noqa: SLF001  it has no method that closes it
+        store.session_maker().get_bind().dispose()
 
 
 @pytest.mark.slow
