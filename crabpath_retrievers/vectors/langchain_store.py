@@ -717,11 +717,11 @@ class PostgresKind(StoreKind, of="PGVectorStore"):
             f'WHERE "{table.content_column}" IS NOT NULL {end}'
         )
 
-        async def read() -> list[Any]:
+        async def fetch_ids() -> list[Any]:
             async with table.engine.connect() as connection:
                 return list(await connection.scalars(asked))
 
-        found: list[Any] = self.store._engine._run_as_sync(read())  # noqa: SLF001
+        found: list[Any] = self.store._engine._run_as_sync(fetch_ids())  # noqa: SLF001
         return found
 
     def translate(self, condition: Condition) -> Any:
