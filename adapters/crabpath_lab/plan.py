@@ -119,7 +119,7 @@ class EvaluationPlan:
                 raise InvalidInputError(msg)
 
     def list_learners(self) -> tuple[str, ...]:
-        """What learns from a stream, each once."""
+        """Learners of a stream, each once."""
         named = [name for name in self.methods if name in LEARNER_NAMES]
         return tuple(dict.fromkeys([*named, *self.learners]))
 

@@ -57,7 +57,7 @@ LEARNER_FACTORIES: Mapping[str, Callable[[FrozenLearner], StreamLearner]] = Mapp
 
 
 def find_learner(name: str) -> Callable[[FrozenLearner], StreamLearner]:
-    """What makes a learner: by its name, or by ``module:attribute``."""
+    """Maker of a learner, by its name, or by ``module:attribute``."""
     made: Callable[[FrozenLearner], StreamLearner] = import_named(
         name, LEARNER_FACTORIES, "learner"
     )
