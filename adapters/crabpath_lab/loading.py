@@ -20,7 +20,7 @@ def import_attribute(name: str) -> Any:
 
 
 def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
-    """What a name means: one of those known, or the callable that ``module:attribute`` names.
+    """Find what a name means: one of those known, or the callable that ``module:attribute`` names.
 
     Anything else raises InvalidInputError, which calls it ``what``.
     """
