@@ -69,17 +69,38 @@ def test_takes_over_ids_and_vectors(index, embed_model, question, closing):
         assert near == pytest.approx(1 - apart, abs=2e-3)
 
 
-def test_taking_over_again_follows_the_index(index, embed_model, tmp_path):
-    """What is there costs nothing, a new node comes, and with cleanup="full" a deleted one goes."""
-    CrabPathRetriever.from_index(index, path=tmp_path).memory.close()
+def test_taking_over_again_follows_the_index(index, embed_model, question, tmp_path):
+    """What is there costs nothing, a new node comes, a deleted one goes, and what else is stays.
+
+    With cleanup="full" only what the index holds is left.
+    """
+    first = CrabPathRetriever.from_index(index, path=tmp_path)
+    first.add_nodes([OWN])
+    first.memory.close()
     index.insert_nodes([TextNode(id_="new", text="Ed Wood was an American filmmaker.")])
     index.delete_nodes(["node-h0"], delete_from_docstore=True)
     embed_model.asked.clear()
-    for cleanup, count in (("incremental", 11), ("full", 10)):
-        made = CrabPathRetriever.from_index(index, path=tmp_path, cleanup=cleanup)
+    for cleanup, count in ((None, 11), ("incremental", 11), ("full", 10)):
+        made = CrabPathRetriever.from_index(
+            index, path=tmp_path, cleanup=cleanup, similarity_top_k=20
+        )
         assert made.memory.info()["nodes"] == count
+        assert "node-h0" not in ids(made.retrieve(question))
         made.memory.close()
-    assert len(embed_model.asked) == 2
+        embed_model.asked.remove(question)
+    assert len(embed_model.asked) == 3
+
+
+def test_another_index_at_the_same_path_is_refused(index, embed_model, tmp_path, closing):
+    """Unless it is to replace what came from the former one."""
+    CrabPathRetriever.from_index(index, path=tmp_path).memory.close()
+    for nodes in ([OWN], []):
+        other = VectorStoreIndex(nodes, embed_model=embed_model)
+        with pytest.raises(ConfigurationError, match=r"holds none of the 10 nodes .* another path"):
+            CrabPathRetriever.from_index(other, path=tmp_path)
+    other = VectorStoreIndex([OWN], embed_model=embed_model)
+    made = closing(CrabPathRetriever.from_index(other, path=tmp_path, cleanup="full"))
+    assert made.memory.info()["nodes"] == 1
 
 
 @pytest.mark.parametrize("from_docstore", [True, False])
@@ -115,6 +136,15 @@ def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question,
     made = closing(CrabPathRetriever.from_index(index, similarity_top_k=10))
     assert len(embed_model.asked) == (1 if shown else 11)
     assert set(ids(made.retrieve(question))) == {document.id_ for document in documents}
+
+
+def test_an_empty_index_is_filled_later(embed_model, caplog, closing):
+    index = VectorStoreIndex([], embed_model=embed_model)
+    made = closing(CrabPathRetriever.from_index(index))
+    assert caplog.messages == ["the index holds no nodes: insert some, then call refresh()"]
+    index.insert_nodes([OWN])
+    assert made.refresh().added == 1
+    assert ids(made.retrieve("Ed Wood")) == ["own"]
 
 
 def test_what_cannot_be_taken_over_is_refused(documents, embed_model, shared):

@@ -19,8 +19,8 @@ from llama_index.core.schema import Document as LlamaDocument
 from llama_index.core.storage.docstore.utils import doc_to_json
 from typing_extensions import TypedDict
 
-from crabpath_retrievers import ConfigurationError, InvalidInputError
-from crabpath_retrievers.integration import remove_answer_metadata
+from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError
+from crabpath_retrievers.integration import Cleanup, IngestReport, remove_answer_metadata
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class NodeParserSplitter(TextSplitter):
 
 BLOCK = "llama_index"
 """Metadata key of the other fields of a node, so that it can be restored."""
+OF_INDEX = "of_index"
+"""Key of that block of a node that was taken from an index."""
 
 _ELSEWHERE = {"id_", "embedding", "text_embedding", "metadata", "text", "text_resource", "obj"}
 _SHARED = set(TextNode.model_fields) - _ELSEWHERE
@@ -83,12 +85,18 @@ def convert_documents(
 
 
 def convert_nodes(
-    nodes: Sequence[BaseNode], embeddings: Mapping[str, Sequence[float]]
+    nodes: Sequence[BaseNode],
+    embeddings: Mapping[str, Sequence[float]],
+    *,
+    of_index: bool = False,
 ) -> AddArguments:
-    """Convert nodes, which are chunks already, with their known embeddings."""
+    """Convert nodes, which are chunks already, with their known embeddings.
+
+    Those of an index are marked, so that they are removed once it no longer holds them.
+    """
     carried = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     return {
-        "documents": [from_node(node) for node in nodes],
+        "documents": [from_node(node, of_index=of_index) for node in nodes],
         "split": False,
         "vectors": {**carried, **embeddings},
     }
@@ -104,7 +112,7 @@ def from_document(document: LlamaDocument) -> Document:
     return _make_document(document, given, None, _dump_fields(document, _SHARED))
 
 
-def from_node(node: BaseNode) -> Document:
+def from_node(node: BaseNode, *, of_index: bool = False) -> Document:
     """Convert a node to a chunk with its id; nodes of one document become siblings."""
     kind = _get_own_class(node)
     block = _dump_fields(node, set(kind.model_fields) - _ELSEWHERE)
@@ -112,6 +120,8 @@ def from_node(node: BaseNode) -> Document:
         block["obj"] = doc_to_json(obj)
     if kind is not TextNode:
         block["class"] = _name_class(kind)
+    if of_index:
+        block[OF_INDEX] = True
     return _make_document(node, node.node_id, node.ref_doc_id, _bound(node, block))
 
 
@@ -205,15 +215,46 @@ def _is_generated(name: str) -> bool:
         return False
 
 
-_PAGE = 1000
+def _is_of_index(metadata: Mapping[str, Any]) -> bool:
+    block = metadata.get(BLOCK)
+    return isinstance(block, dict) and bool(block.get(OF_INDEX))
+
+
+_PAGE, _ALL = 1000, 2**31 - 1
 
 
 class SourceIndex:
     """The index that nodes of a memory were copied from."""
 
-    def __init__(self, index: VectorStoreIndex, taken: Iterable[str]) -> None:
-        """Remember the ids of the nodes ``taken`` from ``index``."""
-        self.index, self.taken = index, set(taken)
+    def __init__(self, index: VectorStoreIndex, memory: CrabPath) -> None:
+        """Read which nodes the memory took from an index."""
+        self.index = index
+        found = memory.store.catalog.list_nodes(_ALL, matches=_is_of_index)
+        self.taken = {node.id for node in found}
+
+    def require_same(self, nodes: Iterable[BaseNode], memory: CrabPath) -> None:
+        """Refuse an index that holds no node which the memory took, such as an empty one.
+
+        Raises:
+            ConfigurationError: It is another index; the memory is not changed.
+        """
+        if self.taken and self.taken.isdisjoint(node.node_id for node in nodes):
+            msg = (
+                f"the index holds none of the {len(self.taken)} nodes that the memory at "
+                f"{memory.store.name} took from an index: load the one that was persisted, whose "
+                'node ids stay, pass another path for another index, or cleanup="full" to replace '
+                "them"
+            )
+            raise ConfigurationError(msg)
+
+    def take_over(self, memory: CrabPath, given: AddArguments, cleanup: Cleanup) -> IngestReport:
+        """Add the nodes of the index, and remove those that were taken from it and are gone."""
+        report = memory.add_documents(**given, cleanup=cleanup)
+        there = {str(document.id) for document in given["documents"]}
+        if gone := sorted(self.taken - there):
+            report.removed += memory.forget(gone)
+        self.taken = there
+        return report
 
     def filter_held(self, ids: Sequence[str]) -> set[str] | None:
         """Return the ids without those deleted from the index; None if it cannot tell."""
@@ -232,7 +273,11 @@ def read_nodes(index: VectorStoreIndex) -> list[BaseNode]:
         raise InvalidInputError(msg)
     names = index.index_struct.nodes_dict.values()
     held = index.docstore.docs
-    nodes = [held[name] for name in names if name in held] or _list_nodes(index.vector_store)
+    nodes: Sequence[BaseNode] = [held[name] for name in names if name in held]
+    if not nodes and (names or index.vector_store.stores_text):
+        nodes = _list_nodes(index.vector_store)
+    if not nodes:
+        _log.warning("the index holds no nodes: insert some, then call refresh()")
     # The document store keeps nodes that were deleted from the index only.
     there = _find_held(index.vector_store, [node.node_id for node in nodes])
     return [

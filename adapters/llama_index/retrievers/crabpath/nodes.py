@@ -27,7 +27,7 @@ from crabpath_retrievers.integration import (
     remove_answer_metadata,
     to_documents,
 )
-from llama_index.retrievers.crabpath.documents import BLOCK, find_class
+from llama_index.retrievers.crabpath.documents import BLOCK, OF_INDEX, find_class
 
 _WINDOWS = (DEFAULT_WINDOW_METADATA_KEY, DEFAULT_OG_TEXT_METADATA_KEY)
 _LEAST = 1e-6  # LlamaIndex treats a score of 0 as missing
@@ -110,6 +110,7 @@ def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> BaseNode:
     fields = dict(metadata.pop(BLOCK)) if isinstance(metadata.get(BLOCK), dict) else {}
     for key in fields.pop("added", ()):
         metadata.pop(key, None)
+    fields.pop(OF_INDEX, None)
     blank: list[str] = []
     if not item.node.document:
         # MetadataReplacementPostProcessor would replace the text of a note by nothing.

@@ -189,26 +189,37 @@ class CrabPathRetriever(BaseRetriever):
 
         Nodes are copied from the index's document store, or from a vector store that lists them
         (Chroma's does); the index stays as it is. Embeddings that the index holds in Chroma or in
-        its own simple store are used as they are; others are made again. This retriever does not
-        return nodes that the index no longer holds; :meth:`refresh` takes over changes.
+        its own simple store are used as they are; others are made again. Nodes that came from the
+        index and are gone from it are removed. This retriever does not return nodes that the index
+        loses later; :meth:`refresh` takes over changes.
 
         Args:
             index: The index. Call again with the same ``path`` to open the memory with it.
             embed_model: The model that the index was built with; None for the one that it has.
-            cleanup: ``"full"`` also removes whatever the index does not hold.
+            cleanup: ``"full"`` also removes what came from elsewhere, and another index's nodes.
             options: As for :meth:`from_documents`.
 
         Raises:
             InvalidInputError: It is no ``VectorStoreIndex``.
-            ConfigurationError: The index cannot list its nodes.
+            ConfigurationError: The index cannot list its nodes, or holds none of those that came
+                from an index before.
             EmbeddingMismatchError: The model has another dimension than the stored embeddings.
         """
         nodes = read_nodes(index)
         model = index._embed_model if embed_model is None else embed_model  # noqa: SLF001  no other way
-        vectors = read_vectors(index, nodes)
-        made = cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
-        made.object_map = {**index._object_map, **made.object_map}  # noqa: SLF001  as above
-        made.origin = SourceIndex(index, [node.node_id for node in nodes])
+        given = convert_nodes(nodes, read_vectors(index, nodes), of_index=True)
+        made = cls._open(model, options)
+        try:
+            made.origin = SourceIndex(index, made.memory)
+            if cleanup != "full":
+                made.origin.require_same(nodes, made.memory)
+            report = made.origin.take_over(made.memory, given, cleanup)
+            report.require_all(made.memory.settings.ingest.unusable_vectors)
+        except BaseException:
+            made.memory.close()
+            raise
+        objects = collect_objects(nodes)
+        made.object_map = {**index._object_map, **objects, **made.object_map}  # noqa: SLF001  as above
         return made
 
     @classmethod
@@ -281,13 +292,8 @@ class CrabPathRetriever(BaseRetriever):
             )
             raise ConfigurationError(msg)
         nodes = read_nodes(origin.index)
-        given = convert_nodes(nodes, read_vectors(origin.index, nodes))
-        report = self.memory.add_documents(**given, cleanup="incremental")
-        there = {node.node_id for node in nodes}
-        if gone := sorted(origin.taken - there):
-            report.removed += self.memory.forget(gone)
-        origin.taken = there
-        return report
+        given = convert_nodes(nodes, read_vectors(origin.index, nodes), of_index=True)
+        return origin.take_over(self.memory, given, "incremental")
 
     async def arefresh(self) -> IngestReport:
         """As :meth:`refresh`, off the event loop."""
