@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from crabpath_lab.reporting.report import render_summary
 from crabpath_retrievers.cli import app
 
 PAGES = Path(__file__).parents[3] / "docs" / "research"
@@ -43,6 +44,25 @@ def test_a_method_of_the_page_stands_beside_others_and_figures_keep_their_schema
     assert "| words:count_words | " in done.stdout
     assert (figures["dataset"]["documents"], figures["dataset"]["file"]) == (200, None)
     require_schema(figures)
+
+
+def test_without_crabpath_a_method_is_compared_with_the_first_baseline(run):
+    figures, done = run("--methods", "words:count_words,lexical,dense", "--k", "2")
+    assert done.exit_code == 0, done.output
+    pairs = {(row["a"], row["b"]) for row in figures["comparisons"]}
+    assert pairs == {("words:count_words", "lexical")}
+    assert "200 documents from the packaged sample;" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "told"),
+    [(0.24, 0.01, True), (0.01, 0.01, False), (0.24, -0.01, False)],
+)
+def test_an_interval_that_leaves_out_0_beside_a_large_p_is_explained(run, p, low, told):
+    figures, _ = run("--methods", "dense,lexical,words:count_words", "--k", "2")
+    row = figures["comparisons"][0] | {"difference": 0.04, "ci95": [low, 0.1], "p": p}
+    shown = render_summary(figures | {"comparisons": [row]})
+    assert ("only a few questions differ" in shown) is told
 
 
 def test_a_learner_of_the_page_learns_from_a_stream(run):
