@@ -19,6 +19,7 @@ BETTER = (*SYSTEMS, "neither")
 """Words for the better of two lists."""
 
 _DECIDED = 0.05
+_LEAST_SAID = 0.001  # p with three places
 _FEWEST = 5  # judged questions from which an interval and the number of missing ones are said
 _FEWEST_DIFFERENT = 6  # wins without a loss that the sign test takes for decided
 _MOST_MORE = 10_000
@@ -232,7 +233,7 @@ class Figures(NamedTuple):
             f"at {self.ties}, worse at {self.losses}. "
         )
         if self.more == 0:
-            shown = "< 0.001" if self.p < 0.001 else f"= {self.p:.3f}"
+            shown = f"< {_LEAST_SAID}" if self.p < _LEAST_SAID else f"= {self.p:.3f}"
             text += f"That is decided (sign test, p {shown})."
         elif self.more is None:
             text += f"Not decided (p = {self.p:.2f})."
