@@ -63,7 +63,7 @@ def wrap_vectorstore(
 
     All checks of the store precede any write at the path.
     """
-    index = VectorStoreIndex(vectorstore)
+    index = VectorStoreIndex(vectorstore, deletes=False)
     known = None if documents is None else list(documents)
     embedder = resolve_embeddings(embeddings) or _get_embedder(vectorstore)
     _require_capabilities(index, vectorstore, embedder, known)

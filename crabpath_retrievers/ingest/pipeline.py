@@ -62,7 +62,7 @@ from crabpath_retrievers.storage.write.nodes import (
     stage_nodes,
 )
 from crabpath_retrievers.storage.write.transaction import Write
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, require_deleting
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 _log = logging.getLogger(__name__)
@@ -197,6 +197,8 @@ class Ingest:
         if cleanup is not None and not known:
             msg = f"cleanup must be 'incremental', 'full' or None, not {format_value(cleanup)}"
             raise InvalidInputError(msg)
+        if cleanup is not None:
+            require_deleting(self.index)
         bare, version = Part.of(chunking, chunking.clean(documents), ids), self.identity.version
         part = self._embed_few(bare, cleanup)
 

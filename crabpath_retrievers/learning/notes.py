@@ -190,7 +190,7 @@ class NoteContent:
         title: Its title; may be empty.
         related: Ids of nodes to which it gets an edge.
         wrong: Ids of nodes to which it gets an inhibitory edge.
-        id: Its id; None derives one from namespace and text.
+        id: Its id; None derives one from namespace and text, and a correction's question.
         metadata: Plain values returned with it.
     """
 
@@ -202,9 +202,13 @@ class NoteContent:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def make_note_id(kind: NoteKind, namespace: str, text: str) -> str:
-    """Return the id of a note without one: the same text in one namespace is the same note."""
-    return f"{kind}:{hash_texts(namespace, text)[:24]}"
+def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = None) -> str:
+    """Return the id of a note without one: the same text in one namespace is the same note.
+
+    A correction is of one question: "Ask Petra." corrects the answers to two of them apart.
+    """
+    asked = [normalise_name(query)] if kind == "correction" and query else []
+    return f"{kind}:{hash_texts(namespace, text, *asked)[:24]}"
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
@@ -234,7 +238,7 @@ def build_note(
     """
     query = None if asked is None else asked.query
     node = Node(
-        id=content.id or make_note_id(kind, namespace, content.text),
+        id=content.id or make_note_id(kind, namespace, content.text, query),
         document="",
         source="",
         content=content.text,

@@ -59,6 +59,7 @@ from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.write.history import forget_namespace
 from crabpath_retrievers.storage.write.learned import drop_answers
 from crabpath_retrievers.storage.write.notes import remove_notes
+from crabpath_retrievers.vectors.base import require_deleting
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
@@ -301,6 +302,7 @@ def _remove(
         ids=names, documents=names, sources=sources, owners=_ALL_OWNERS
     )
     if chunks:
+        require_deleting(services.index)
         services.ingest.remove([chunk.id for chunk in chunks])
     hidden = {name for chunk in chunks for name in (chunk.id, chunk.document)}
     notes = _remove_notes(services, [name for name in names if name not in hidden], notes_of)

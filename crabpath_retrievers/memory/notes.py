@@ -117,8 +117,9 @@ def save_note(
         raise InvalidInputError(msg)
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
-    name = said.id or make_note_id(kind, owner, said.text)
-    digest = hash_note(kind, said, rank, None if asked is None else asked.query)
+    query = None if asked is None else asked.query
+    name = said.id or make_note_id(kind, owner, said.text, query)
+    digest = hash_note(kind, said, rank, query)
     known = store.notes.get_facts([name], owner)
     if any(fact.digest == digest and fact.is_settled for fact in known):
         return name

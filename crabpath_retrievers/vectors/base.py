@@ -38,7 +38,8 @@ class VectorIndex(ABC):
 
     Attributes:
         reads_filters: Whether it searches with filters; queries with one are refused otherwise.
-        foreign: Whether it belongs to another application, which alone deletes from it.
+        foreign: Whether it belongs to another application.
+        deletes: Whether documents are deleted here; else only their owner deletes them.
         refill: Called after damaged files were replaced, to fill the index again; None leaves it
             empty.
         has_collections: Whether :meth:`open_sibling` opens further collections.
@@ -57,6 +58,7 @@ class VectorIndex(ABC):
 
     reads_filters: bool = False
     foreign: bool = False
+    deletes: bool = True
     refill: Callable[[], None] | None = None
     has_collections: bool = False
     unknown_reported: bool = True
@@ -319,6 +321,20 @@ def _require_ids(found: Ids, index: VectorIndex, method: str, kind: type) -> Ids
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
     """Look-up of ids in a store owned by others; None for an index that the memory owns."""
     return index.find_existing if index.foreign else None
+
+
+def require_deleting(index: VectorIndex) -> None:
+    """Refuse to delete documents from a store that is only searched.
+
+    Raises:
+        ConfigurationError: The index does not delete.
+    """
+    if not index.deletes:
+        msg = (
+            "this memory wraps a store of yours, and deletes nothing from it: delete the documents "
+            "there, then call refresh(); CrabPath.open(path, vectors=store) deletes in the store"
+        )
+        raise ConfigurationError(msg)
 
 
 def find_deleted(

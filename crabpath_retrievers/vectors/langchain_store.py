@@ -65,9 +65,9 @@ class VectorStoreIndex(VectorIndex):
     foreign = True
     """Documents that are deleted stay in the store: it belongs to its owner."""
 
-    def __init__(self, vectorstore: VectorStore) -> None:
+    def __init__(self, vectorstore: VectorStore, *, deletes: bool = True) -> None:
         """Wrap a store."""
-        self._store = vectorstore
+        self._store, self.deletes = vectorstore, deletes
         self._kind = find_kind(vectorstore)
         self._turns: AbstractContextManager[Any] = (
             threading.RLock() if self._kind.is_single_threaded else nullcontext()

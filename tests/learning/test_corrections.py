@@ -231,7 +231,7 @@ def test_without_an_embedder_no_feedback_is_lost(memory, monkeypatch, caplog):
     assert "not kept as a note" in receipt.note
 
 
-NOTE = make_note_id("correction", "default", RIGHT)
+NOTE = make_note_id("correction", "default", RIGHT, QUESTION)
 
 
 def give_correction(memory, query=QUESTION):

@@ -226,6 +226,19 @@ def test_records_without_text_are_passed_over(theirs, wrap, tmp_path):
     assert retriever.refresh().removed == 1
 
 
+def test_nothing_is_deleted_from_a_store_that_is_wrapped(theirs, retriever):
+    held = texts(theirs)
+    for ask in (
+        lambda: retriever.memory.forget(ids(retriever)[0]),
+        lambda: retriever.add_documents([NEW], cleanup="full"),
+        lambda: retriever.add_documents([NEW], cleanup="incremental"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"delete the documents there, then .*refresh"):
+            ask()
+    assert texts(theirs) == held
+    assert retriever.memory.forget(["unknown"]) == 0
+
+
 @each_store
 def test_deleted_documents_vanish_at_once(theirs, retriever):
     """However they would be found; others fill the answer."""
