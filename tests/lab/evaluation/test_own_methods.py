@@ -67,7 +67,7 @@ def require_schema(figures):
     [
         (["--methods", "nowhere:rank"], "the method 'nowhere:rank' cannot be imported"),
         (["--methods", "json:missing"], "the method 'json:missing' cannot be imported"),
-        (["--methods", "json:__name__"], "there is no method 'json:__name__'"),
+        (["--methods", "json:__name__"], "the method 'json:__name__' is of type str"),
         (["--methods", "none"], "there is no method 'none'"),
         ([*STREAM, "--learners", "none"], "there is no learner 'none'"),
         (["--learners", "learned"], "add --stream prequential"),
@@ -79,6 +79,68 @@ def test_what_cannot_be_had_is_said_in_a_sentence(run, arguments, said):
     figures, done = run(*arguments)
     assert (figures, done.exit_code) == (None, 2)
     assert said in " ".join(done.stderr.split())
+
+
+FAILING = """
+from contextlib import contextmanager, nullcontext
+
+@contextmanager
+def broken(corpus):
+    raise RuntimeError("index is down")
+    yield
+
+def ranking(corpus):
+    return lambda question, vector, depth: corpus.take([0])
+
+def missing(corpus):
+    def rank(question, vector, depth):
+        return {}["a"]
+    return nullcontext(rank)
+
+def numbers(corpus):
+    return nullcontext(lambda question, vector, depth: [1, 2])
+
+def nothing(corpus):
+    return nullcontext(lambda question, vector, depth: None)
+
+class Refusing:
+    def __init__(self, frozen):
+        self.rank = frozen.rank
+
+    def learn(self, lesson):
+        raise ValueError("cannot learn")
+
+class Silent(Refusing):
+    def __init__(self, frozen):
+        self.rank = lambda question, vector, k: None
+
+class Empty:
+    def __init__(self, frozen):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("method", "broken", "(RuntimeError: index is down): it must be a context manager"),
+        ("method", "ranking", "context manager"),
+        ("method", "missing", "(KeyError: 'a')"),
+        ("method", "numbers", "(TypeError: it returned [1, 2])"),
+        ("method", "nothing", "(TypeError: it returned None)"),
+        ("learner", "Refusing", "(ValueError: cannot learn): it must be a StreamLearner"),
+        ("learner", "Silent", "(TypeError: it returned None)"),
+        ("learner", "Empty", "has no attribute 'rank'"),
+    ],
+)
+def test_one_of_yours_that_fails_is_told_in_a_sentence(run, tmp_path, kind, name, said):
+    (tmp_path / "failing.py").write_text(FAILING)
+    stream = (*STREAM, "--methods", "cold") if kind == "learner" else ("--k", "2")
+    figures, done = run(*stream, f"--{kind}s", f"failing:{name}")
+    assert (figures, done.exit_code) == (None, 2)
+    shown = " ".join(done.stderr.split())
+    assert f"the {kind} 'failing:{name}' failed (" in shown
+    assert said in shown
 
 
 def test_the_script_runs_every_command_of_the_page():
