@@ -1,11 +1,12 @@
 """Loads what an option names by ``module:attribute``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
 
 def import_attribute(name: str) -> Any:
@@ -31,11 +32,38 @@ def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
     except Exception as error:  # whatever a module of others raises
         msg = f"the {what} {name!r} cannot be imported ({type(error).__name__}: {error})"
         raise InvalidInputError(msg) from error
-    if not callable(found):
+    if found is None:
         choice = f"choose among {', '.join(known)}, or give module:attribute"
         msg = f"there is no {what} {name!r}: {choice}, with commas between"
         raise InvalidInputError(msg)
+    if not callable(found):
+        msg = f"the {what} {name!r} is of type {type(found).__name__}: give one that can be called"
+        raise InvalidInputError(msg)
     return found
+
+
+@contextmanager
+def explain_failure(what: str, name: str, must: str) -> Iterator[None]:
+    """Turn whatever a ``module:attribute`` raises into a sentence that says what it must be.
+
+    What is named otherwise is not of others: its errors are left as they are.
+    """
+    try:
+        yield
+    except CrabPathError:
+        raise
+    except Exception as error:
+        if ":" not in name:
+            raise
+        msg = f"the {what} {name!r} failed ({type(error).__name__}: {error}): it must be {must}"
+        raise InvalidInputError(msg) from error
+
+
+def require_items(found: Any, kind: type) -> None:
+    """Raise TypeError unless an answer is a list of that kind."""
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        msg = f"it returned {found!r:.80}"
+        raise TypeError(msg)
 
 
 def load_attribute(name: str) -> Any:

@@ -99,7 +99,7 @@ class EvaluationPlan:
             raise InvalidInputError(msg)
         if self.stream and not learners:
             known = ", ".join(LEARNER_NAMES)
-            msg = f"a stream needs what learns: --learners with one of {known}, or module:attribute"
+            msg = f"a stream needs a learner: give --learners one of {known}, or module:attribute"
             raise InvalidInputError(msg)
         if self.stream and (self.setting, self.level) != ("pooled", "document"):
             msg = "a stream is measured on pooled documents: leave out --setting and --level"

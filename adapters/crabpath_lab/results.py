@@ -71,13 +71,23 @@ def _count_tokens(found: Sequence[RetrievedChunk]) -> float:
 def compare_methods(
     scored: Mapping[str, PerQuery], metrics: Sequence[str], *, seed: int
 ) -> list[dict[str, Any]]:
-    """Every method of this project against each other one, query by query; each pair once."""
+    """Every method of this project against each other one, query by query; each pair once.
+
+    Without one of this project each ``module:attribute`` is compared with the first baseline.
+    """
     own_names = [name for name in OWN_METHODS if name in scored]
-    return [
-        {"a": own, "b": other, "metric": metric}
-        | compare_paired(scored[own][metric], scored[other][metric], seed=seed)
+    pairs = [
+        (own, other)
         for place, own in enumerate(own_names)
         for other in scored
         if other not in own_names[: place + 1]
+    ]
+    if not own_names:
+        baselines = [name for name in scored if ":" not in name]
+        pairs = [(name, first) for first in baselines[:1] for name in scored if ":" in name]
+    return [
+        {"a": a, "b": b, "metric": metric}
+        | compare_paired(scored[a][metric], scored[b][metric], seed=seed)
+        for a, b in pairs
         for metric in metrics
     ]

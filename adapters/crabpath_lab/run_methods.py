@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.loading import explain_failure, require_items
 from crabpath_lab.methods import (
     EvaluationCorpus,
     Method,
@@ -17,6 +18,10 @@ from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.records import ModelUsage, Vector
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
+_MUST_BE = (
+    "a context manager that takes a corpus and gives a function of question, vector and depth, "
+    "which returns a list of RetrievedChunk"
+)
 _WARM_UP = 5  # questions asked before the clock runs
 
 
@@ -87,7 +92,8 @@ def run_method(
     """
     run = MethodRun({}, [], 0.0)
     indexing, usage = 0.0, ModelUsage()
-    with bar(len(asked), description=f"{name}: asking") as advance:
+    failing = explain_failure("method", name, _MUST_BE)
+    with failing, bar(len(asked), description=f"{name}: asking") as advance:
         for task in given:
             begun = time.perf_counter()
             with method(task.corpus) as rank:
@@ -99,6 +105,7 @@ def run_method(
                     begun = time.perf_counter()
                     run.found[query] = rank(text, asked[query], depth)
                     run.milliseconds.append((time.perf_counter() - begun) * 1000)
+                    require_items(run.found[query], RetrievedChunk)
                     advance(1)
                 usage += _model_usage(rank) - before
     return MethodRun(run.found, run.milliseconds, indexing, usage)

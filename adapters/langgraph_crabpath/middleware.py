@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.agents.middleware.types import OmitFromSchema
+from langchain.agents.middleware.types import OmitFromSchema, PrivateStateAttr
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -23,6 +23,7 @@ from crabpath_retrievers.integration import (
     Operations,
     arun,
     collect_exception_names,
+    find_turn_ids,
     find_turns_in_state,
     is_blank,
     make_event_feedback,
@@ -86,8 +87,8 @@ def _iterate_subclasses(error: type[BaseException]) -> Iterator[type[BaseExcepti
 
 
 _NO_ANSWER = (
-    "crabpath_feedback has no earlier answer in this thread: give the agent a checkpointer, and "
-    "invoke it with the thread_id of the answer"
+    "crabpath_feedback has no earlier answer with documents in this thread: give the agent a "
+    "checkpointer, and invoke it with the thread_id of such an answer"
 )
 _Kept = OmitFromSchema(input=True, output=False)
 _Given = OmitFromSchema(input=False, output=True)
@@ -98,13 +99,16 @@ class CrabPathState(AgentState[Any]):
 
     Attributes:
         crabpath_documents: Documents for the last question; each retrieval replaces them.
-        crabpath_turns: Ids of the turns of the last run, including those of the tool.
+        crabpath_turns: Ids of the turns of the last run that found documents, including those of
+            the tool; feedback is about these.
+        crabpath_answer: The answer of that run.
         crabpath_receipts: Receipts of the feedback recorded last.
         crabpath_feedback: Input: feedback of the user about the last answer.
     """
 
     crabpath_documents: NotRequired[Annotated[list[Document], _Kept]]
     crabpath_turns: NotRequired[Annotated[list[str], _Kept]]
+    crabpath_answer: NotRequired[Annotated[str | None, PrivateStateAttr]]
     crabpath_receipts: NotRequired[Annotated[list[dict[str, Any]], _Kept]]
     crabpath_feedback: NotRequired[Annotated[Any, _Given]]
 
@@ -216,14 +220,13 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         if said is not None:
             update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
         question = find_last_question(state["messages"])
-        if is_blank(question):  # an image only, or a resumed run
-            return {**update, "crabpath_documents": [], "crabpath_turns": []}
-        found = yield from self._recall.steps(question, config)
-        return {
-            **update,
-            "crabpath_documents": found.documents,
-            "crabpath_turns": [found.turn_id],
-        }
+        documents: list[Document] = []
+        if not is_blank(question):  # an image only, or a resumed run
+            documents = (yield from self._recall.steps(question, config)).documents
+        update["crabpath_documents"] = documents
+        if turns := find_turn_ids(documents):
+            return {**update, "crabpath_turns": turns, "crabpath_answer": None}
+        return {**update, "crabpath_turns": state.get("crabpath_turns", [])}
 
     def _record_user_feedback(
         self, state: CrabPathState, said: Any, config: RunnableConfig
@@ -233,7 +236,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         if not turns:
             return make_refusals(_NO_ANSWER)
         namespace = resolve_namespace(self._retriever, self._namespace, config)
-        answer = find_answer(state["messages"], state.get("structured_response"))
+        answer = state.get("crabpath_answer")
         try:
             whose = {"namespace": namespace, "user": resolve_user(config)}
             fields = {"answer": answer, **parse_counted_feedback(said, self._policy), **whose}
@@ -248,11 +251,15 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
     ) -> Operations[dict[str, Any]]:
         messages = _select_run_messages(state["messages"])
         tools = [found.turn_id for found in find_turns_in_state({"messages": messages})]
-        turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *tools]))
+        retrieved = find_turn_ids(state.get("crabpath_documents", []))
+        turns = list(dict.fromkeys([*retrieved, *tools]))
+        if not turns:
+            return {}
         answer = find_answer(messages, state.get("structured_response"))
+        update: dict[str, Any] = {"crabpath_turns": turns, "crabpath_answer": answer}
         kind = self._policy.first(detect_events(messages, answer, self._policy))
-        if kind is None or not turns:
-            return {"crabpath_turns": turns}
+        if kind is None:
+            return update
         namespace = resolve_namespace(self._retriever, self._namespace, config)
         given = [
             make_event_feedback(
@@ -267,7 +274,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         ]
         receipts = yield from record_feedback(self._retriever, given)
         earlier = state.get("crabpath_receipts", [])
-        return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
+        return {**update, "crabpath_receipts": [*earlier, *receipts]}
 
 
 def _insert_documents(request: "ModelRequest[Any]") -> "ModelRequest[Any]":

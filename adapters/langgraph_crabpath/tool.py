@@ -22,8 +22,11 @@ _TAG = re.compile(r"<(?=\s*/?\s*documents?\b)", re.IGNORECASE)
 def format_documents(documents: Iterable[Document]) -> str:
     """Format documents between delimiters, with the instruction to treat them as data.
 
-    Text that looks like a delimiter is escaped.
+    Text that looks like a delimiter is escaped. Of no documents it says that none was found.
     """
+    documents = [*documents]
+    if not documents:
+        return "No document was found for the question."
     shown = "\n".join(_format_document(document) for document in documents)
     return f"{_RULE}\n<documents>\n{shown}\n</documents>"
 

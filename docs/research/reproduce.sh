@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs the commands of docs/research/reproduce.md, section 3, in the folder that holds data/ and the official files.
 #   reproduce.sh          all of them: hours
-#   reproduce.sh --smoke  the same programs on the sample that ships with the package: a minute or two, no figures
+#   reproduce.sh --smoke  crabpath eval on the sample that ships with the package, and one experiment: two minutes, no figures
 set -euo pipefail
 if [ "${1:-}" = --smoke ]; then
     out=$(mktemp -d)
     crabpath eval sample --cache "$out/cache" --json "$out/retrieval.json"
-    crabpath eval sample --cache "$out/cache" --stream prequential --methods cold --learners learned,knn --k 5 --json "$out/learning.json"
+    crabpath eval sample --cache "$out/cache" --stream prequential --methods cold --learners learned,knn --k 2 --epochs 2 --json "$out/learning.json"
+    crabpath experiment procedural --seeds 2 --cache "$out/cache" --report "$out/experiment"
     echo "figures of the smoke run: $out"
     exit
 fi

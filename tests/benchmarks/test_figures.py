@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from benchmarks import figures
+from benchmarks.commands import app
 from benchmarks.figures import (
     hash_code,
     list_hand_written,
@@ -19,6 +21,7 @@ from benchmarks.figures import (
     update_pages,
     write_figures,
 )
+from crabpath_lab.experiments import EXPERIMENTS
 from crabpath_retrievers.errors import InvalidInputError
 
 RUNS = {
@@ -65,6 +68,21 @@ def test_every_run_says_what_found_its_figures_and_each_is_on_a_page():
     assert [
         name for name in runs if f"<!--f {name}/" not in texts and f" {name}/" not in texts
     ] == []
+
+
+def test_every_command_of_the_file_names_what_exists():
+    known = {
+        "crabpath experiment": set(EXPERIMENTS),
+        "python -m benchmarks": set(get_command(app).commands),
+    }
+    named = [
+        (start, run["command"].removeprefix(start).split()[0])
+        for run in read_figures().values()
+        for start in known
+        if run["command"].startswith(f"{start} ")
+    ]
+    assert {start for start, _ in named} == set(known)
+    assert [one for one in named if one[1] not in known[one[0]]] == []
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,16 @@ def test_a_thumb_is_a_persons(retriever, handler, recorded, options):
     assert recorded[-1][0].source == options.get("source", "human")
 
 
+def test_a_run_does_not_say_who_speaks_about_it(retriever, handler, recorded):
+    """The caller may be somebody else than its user, and names who speaks."""
+    run_id = uuid.uuid4()
+    ann = {"callbacks": [handler], "configurable": {"user_id": "ann"}}
+    (retriever | str).invoke(QUESTION, {**ann, "run_id": run_id})
+    handler.score(1, run_id=run_id)
+    handler.score(0, run_id=run_id, user="ann")
+    assert [given.user for given, _ in recorded] == [None, "ann"]
+
+
 def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent, status):
     """No event takes it back, and only the same giver can."""
     run_id = uuid.uuid4()

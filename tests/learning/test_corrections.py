@@ -281,10 +281,10 @@ def test_undone_beside_the_process_that_has_the_index(memory, host, index_vector
 def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
     """Uses that were counted are taken back."""
     if taught_first:
-        memory.correct(RIGHT)
+        memory.correct(RIGHT, query=QUESTION)
     feedback = give_correction(memory)
     if not taught_first:
-        memory.correct(RIGHT)
+        memory.correct(RIGHT, query=QUESTION)
     memory.undo(feedback)
     assert host.facts(NOTE).feedback is None
     assert NOTE in host.found(RIGHT)
@@ -298,11 +298,11 @@ def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
 
 @pytest.mark.parametrize("undone", [0, 1])
 def test_the_same_correction_in_two_feedbacks(memory, host, undone):
-    """The note stays until both are undone, and answers the question of the other one alone."""
+    """The note stays until both are undone."""
     first = give_correction(memory)
     weights = host.weights()
-    feedbacks = [first, give_correction(memory, "Which berry?")]
-    assert count_questions(memory) == 2
+    feedbacks = [first, give_correction(memory)]
+    assert count_questions(memory) == 1
     memory.undo(feedbacks[undone])
     assert host.facts(NOTE).feedback == feedbacks[1 - undone]
     assert count_questions(memory) == 1
@@ -310,6 +310,18 @@ def test_the_same_correction_in_two_feedbacks(memory, host, undone):
         assert host.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
     memory.undo(feedbacks[1 - undone])
     assert (host.facts(NOTE), host.weights(), count_questions(memory)) == (None, {}, 0)
+
+
+def test_the_same_words_correct_the_answers_to_two_questions(memory, host):
+    """Each note says which question it answers, and goes with its own feedback."""
+    questions = [QUESTION, "Which berry?"]
+    given = [give_correction(memory, query) for query in questions]
+    for query in questions:
+        found = [d.node.content for d in host.answer(query).documents if RIGHT in d.node.content]
+        assert found[0] == f'Correction of the answer to "{query}":\n{RIGHT}'
+    memory.undo(given[1])
+    assert NOTE in host.found()
+    assert memory.info()["notes"] == 1
 
 
 def test_a_restored_snapshot_has_the_notes_of_then(memory, host, index_vectors):

@@ -95,8 +95,10 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     differences = describe_differences(asked)
     examples = [line for question in _list_differing(asked) for line in _show_difference(question)]
     lines: list[Any] = [*notes, _draw_table(differences), *examples, figures.describe()]
-    if exported is not None:
+    if exported:
         lines.append(f"{exported} questions with their labels are in {export}.")
+    elif exported == 0:
+        lines.append(f"Nothing was written to {export}: mark a document that answers first.")
     data = {
         "questions": len(asked),
         "k": k,

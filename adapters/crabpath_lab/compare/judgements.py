@@ -19,6 +19,7 @@ BETTER = (*SYSTEMS, "neither")
 """Words for the better of two lists."""
 
 _DECIDED = 0.05
+_LEAST_SAID = 0.001  # p with three places
 _FEWEST = 5  # judged questions from which an interval and the number of missing ones are said
 _FEWEST_DIFFERENT = 6  # wins without a loss that the sign test takes for decided
 _MOST_MORE = 10_000
@@ -232,7 +233,8 @@ class Figures(NamedTuple):
             f"at {self.ties}, worse at {self.losses}. "
         )
         if self.more == 0:
-            text += f"That is decided (sign test, p = {self.p:.3f})."
+            shown = f"< {_LEAST_SAID}" if self.p < _LEAST_SAID else f"= {self.p:.3f}"
+            text += f"That is decided (sign test, p {shown})."
         elif self.more is None:
             text += f"Not decided (p = {self.p:.2f})."
         else:
@@ -308,6 +310,8 @@ def export_judgements(
 ) -> int:
     """Write labels as a BEIR folder, and as ``feedback.jsonl`` for ``crabpath replay``.
 
+    Without any document that answers, nothing is written.
+
     Args:
         folder: Made if it does not exist.
         questions: The questions that were asked.
@@ -337,6 +341,8 @@ def export_judgements(
             rows.append({"_id": f"q{number}", "text": question.text})
             qrels += [f"q{number}\t{name}\t1" for name in right]
             feedback.append({"query": question.text, "relevant": right})
+    if not rows:
+        return 0
     documents = (
         {"_id": name, "title": str(doc.metadata.get("title") or ""), "text": doc.page_content}
         for name, doc in known.items()

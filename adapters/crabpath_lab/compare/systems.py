@@ -114,7 +114,20 @@ def open_systems(place: Place) -> Iterator[Systems]:
                 "The memory has learned before: questions that it knows are no fair test. Its "
                 "notes and corrections are left out."
             )
+        if isinstance(given, (VectorStore, VectorStoreRetriever)) and _has_titles(memory):
+            notes.append(
+                "The memory embeds titles, too, which the texts of the present store lack: a part "
+                "of the difference may come from them."
+            )
         yield Systems(searches, lambda: memory.documents(limit=1_000_000), tuple(notes))
+
+
+def _has_titles(memory: CrabPath) -> bool:
+    """Whether a document of the memory has a title that its text lacks, among the first ones."""
+    return any(
+        str(document.metadata.get("title") or "") not in document.page_content
+        for document in memory.documents(limit=_PAGE)
+    )
 
 
 def _make_search(given: Any, memory: CrabPath) -> Search:

@@ -53,7 +53,7 @@ def _read_numbers(
     """Numbers from 0 to ``most``; empty to skip the question, None to end."""
     while True:
         try:
-            words = read("Which answer it? ").replace(",", " ").split()
+            words = read("Which answer it (0: none, Enter: skip)? ").replace(",", " ").split()
         except EOFError:
             return None
         if words in (["q"], ["quit"]):

@@ -1,5 +1,6 @@
 """BEIR folders (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/test.tsv."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,11 @@ def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
     without a relevant document are not asked. Answers come from the metadata of the queries, where
     they stand there.
     """
-    rows = read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
-    documents = [make_passage(row.id, row.title, row.text) for row in rows]
+    documents, ids = [], set[str]()
+    for entry in read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus"):
+        require_unique_id(entry.id, ids, "document")
+        ids.add(entry.id)
+        documents.append(make_passage(entry.id, entry.title, entry.text))
     relevant = _read_qrels(folder / "qrels" / f"{part}.tsv")
     queries: dict[str, str] = {}
     answers: dict[str, str] = {}
@@ -73,7 +77,7 @@ def _read_qrels(path: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for number, line in enumerate(read_text(path).splitlines()):
         row = line.split("\t")
-        if not line.strip() or (number == 0 and not _is_number(row[-1])):
+        if not line.strip() or (number == 0 and _is_header(row)):
             continue
         if len(row) != _COLUMNS or not _is_number(row[-1]):
             msg = (
@@ -85,6 +89,10 @@ def _read_qrels(path: Path) -> dict[str, set[str]]:
         if int(score) > 0:
             found.setdefault(query, set()).add(document)
     return found
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    return len(row) == _COLUMNS and not _is_number(row[-1])
 
 
 def _is_number(value: str) -> bool:

@@ -1,7 +1,7 @@
 """A corpus with judged queries."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -132,8 +132,8 @@ def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
     return Dataset(name, documents, queries, qrels, candidates, answers=answers, left_out=left_out)
 
 
-def require_unique_id(query_id: str, known: Mapping[str, str]) -> None:
-    """Refuse a query id that stands twice in a file: one of them would be lost."""
-    if query_id in known:
-        msg = f"the question id {query_id!r} stands twice in the file: give each its own id"
+def require_unique_id(new: str, known: Container[str], what: str = "question") -> None:
+    """Refuse an id that stands twice in a file: one of them would be lost, or counted twice."""
+    if new in known:
+        msg = f"the {what} id {new!r} stands twice in the file: give each its own id"
         raise InvalidInputError(msg)

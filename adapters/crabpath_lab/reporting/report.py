@@ -10,6 +10,7 @@ from crabpath_lab.reporting.plots import write_plots
 from crabpath_lab.reporting.tables import (
     STREAM_NOTE,
     Figures,
+    explain_few,
     format_interval,
     metric_names,
     render_streams,
@@ -49,6 +50,7 @@ def render_summary(figures: Figures) -> str:
     parts += ["## Quality", _render_quality(figures)]
     if figures["comparisons"]:
         parts += ["## Differences", _render_differences(figures["comparisons"]), _TEST_NOTE]
+        parts += explain_few(figures["comparisons"])
     if stream_figures(figures):
         parts += ["## Streams", render_streams(figures), STREAM_NOTE]
     parts += ["## Cost", _render_costs(figures), _COST_NOTE]
@@ -58,8 +60,9 @@ def render_summary(figures: Figures) -> str:
 def _render_facts(figures: Figures) -> str:
     dataset = figures["dataset"]
     drawn = "the first" if dataset["seed"] is None else f"drawn with seed {dataset['seed']}"
+    origin = dataset["file"] or "the packaged sample"
     lines = [
-        f"{dataset['documents']} documents from {dataset['file']}; {dataset['setting']} setting,",
+        f"{dataset['documents']} documents from {origin}; {dataset['setting']} setting,",
         f"{dataset['level']} level; embedding {figures['embedding']}.",
         f"{dataset['questions_left_out']} questions without any gold were left out;",
         f"{dataset['unmapped_gold']} gold documents are not in the corpus and count as misses.",

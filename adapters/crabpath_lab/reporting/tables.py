@@ -9,7 +9,12 @@ Figures = Mapping[str, Any]
 STREAM_NOTE = """\
 Each question was answered and scored, and only then did learners get feedback; the frozen twin
 answered the same questions in the same order and learned nothing. Milliseconds are those of
-learning from one answer."""
+learning from one answer. Resamples and permutations are drawn over questions in the order in which
+they were asked, so p can differ a little from that of the same comparison under Differences."""
+_FEW_DIFFER = """\
+Where an interval leaves out 0 and p is above .05, p counts: only a few questions differ there, for
+which a BCa interval is too narrow."""
+_LEVEL = 0.05
 
 
 def format_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
@@ -19,6 +24,12 @@ def format_interval(value: float, interval: Sequence[float] | None, sign: str = 
         return shown
     low, high = interval
     return f"{shown} ({low:{sign}.3f} to {high:{sign}.3f})"
+
+
+def explain_few(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence where the interval of a comparison leaves out 0, and its p does not."""
+    found = [row for row in rows if row["p"] is not None and row["p"] > _LEVEL]
+    return [_FEW_DIFFER] if any(row["ci95"][0] > 0 or row["ci95"][1] < 0 for row in found) else []
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -44,7 +55,8 @@ def render_streams(figures: Figures) -> str:
     streams = stream_figures(figures)
     rows = [row for name, stream in streams.items() for row in _stream_rows(name, stream)]
     head = ["learner", "part", "measure", "learner", "frozen", "difference", "p", "ms"]
-    parts = [render_table(head, rows)]
+    shown = [row for stream in streams.values() for row in _list_shown(stream)]
+    parts = [render_table(head, rows), *explain_few(shown)]
     parts += [_render_quarters(name, stream) for name, stream in streams.items()]
     repairs = [
         [
@@ -65,15 +77,22 @@ def render_streams(figures: Figures) -> str:
 
 
 def _stream_rows(name: str, stream: Mapping[str, Any]) -> Iterator[list[object]]:
-    for row in stream["differences"]:
-        if row["metric"].startswith("full@") and "quarter" not in row["part"]:
-            yield [
-                *(name, row["part"], row["metric"]),
-                *(f"{row['learner']:.3f}", f"{row['frozen']:.3f}"),
-                format_interval(row["difference"], row["ci95"], sign="+"),
-                "–" if row["p"] is None else f"{row['p']:.4f}",
-                stream["learn_ms"]["p50"],
-            ]
+    for row in _list_shown(stream):
+        yield [
+            *(name, row["part"], row["metric"]),
+            *(f"{row['learner']:.3f}", f"{row['frozen']:.3f}"),
+            format_interval(row["difference"], row["ci95"], sign="+"),
+            "–" if row["p"] is None else f"{row['p']:.4f}",
+            stream["learn_ms"]["p50"],
+        ]
+
+
+def _list_shown(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        row
+        for row in stream["differences"]
+        if row["metric"].startswith("full@") and "quarter" not in row["part"]
+    ]
 
 
 def _render_off_policy(name: str, estimate: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.loading import require_items
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
     RankedDocument,
@@ -218,6 +219,7 @@ def run_stream(
                 started = time.perf_counter()
                 found = learner.rank(question.text, vector, k)
                 done.rank_ms.append((time.perf_counter() - started) * 1000)
+                require_items(found, RankedDocument)
                 done.found[query], done.gold[query] = found, gold
                 if question.gets_feedback:
                     shown = [item.chunk for item in found]

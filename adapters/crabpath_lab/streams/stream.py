@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_lab.datasets import Dataset
-from crabpath_lab.loading import import_named
+from crabpath_lab.loading import explain_failure, import_named
 from crabpath_lab.methods import RetrievedChunk
 from crabpath_lab.run_methods import MethodRun
 from crabpath_lab.scoring.measures import PerQuery, score_rankings
@@ -44,6 +44,10 @@ from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.crabpath import CrabPath
 
 FROZEN = "cold"
+_MUST_BE = (
+    "a StreamLearner: called with the frozen twin, with rank, which returns a list of "
+    "RankedDocument, learn and correct"
+)
 _CHECKPOINTS = 10  # of one pass
 LEARNER_FACTORIES: Mapping[str, Callable[[FrozenLearner], StreamLearner]] = MappingProxyType(
     {
@@ -112,15 +116,16 @@ class Stream:
         memory.forget(namespace=NAMESPACE)
         frozen = FrozenLearner(memory, dataset.split)
         simulator = replace(self.simulator, chunks=_find_first_chunks(memory, dataset))
-        return run_stream(
-            name,
-            frozen if name == FROZEN else find_learner(name)(frozen),
-            dataset,
-            memory.embedder,
-            simulator,
-            replace(self.schedule, arm=arm),
-            self.shown,
-        )
+        with explain_failure("learner", name, _MUST_BE):
+            return run_stream(
+                name,
+                frozen if name == FROZEN else find_learner(name)(frozen),
+                dataset,
+                memory.embedder,
+                simulator,
+                replace(self.schedule, arm=arm),
+                self.shown,
+            )
 
 
 def _find_first_chunks(memory: CrabPath, dataset: Dataset) -> dict[str, str]:

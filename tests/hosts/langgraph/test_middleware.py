@@ -238,6 +238,29 @@ async def test_a_correction_with_the_next_message_changes_its_retrieval(
     assert [receipt["status"] for receipt in stolen["crabpath_receipts"]] == ["refused"]
 
 
+async def test_feedback_after_small_talk_is_about_the_last_answer_with_documents(
+    make, retriever, chat_server
+):
+    """A question that finds none leaves no turn; without any such answer feedback is refused."""
+    agent = make(options={"min_score": 0.9})
+    (refused,) = (await agent("Hi", crabpath_feedback="up"))["crabpath_receipts"]
+    assert refused["status"] == "refused"
+    assert (await agent("Thanks"))["crabpath_turns"] == []
+    (refused,) = (await agent("Hi", crabpath_feedback="up"))["crabpath_receipts"]
+    assert "no earlier answer with documents" in refused["note"]
+    agent, talk = make(), make(options={"min_score": 1.0}, policy=SILENT)
+    talk.graph.checkpointer = agent.graph.checkpointer
+    turns = (await agent())["crabpath_turns"]
+    chat_server.says = "You are welcome."
+    told = await talk("Thanks")
+    assert (told["crabpath_documents"], told["crabpath_turns"]) == ([], turns)
+    assert told["crabpath_receipts"] == []  # small talk is no event of that turn
+    said = {"correction": CORRECTION}
+    (receipt,) = (await talk("No", crabpath_feedback=said))["crabpath_receipts"]
+    assert [receipt["turn_id"]] == turns
+    assert read_feedback(retriever, receipt["feedback_id"]).answer == "ok"
+
+
 async def test_feedback_reaches_the_turns_of_the_tool(make, retriever, question, chat_server):
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
@@ -294,7 +317,7 @@ async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(make, retrie
         ["refused", "applied"],
         ["applied"],
     ]
-    assert "no earlier answer in this thread: give the agent a checkpointer" in receipts[0][0][1]
+    assert "no earlier answer with documents in this thread: give the agent a " in receipts[0][0][1]
     assert "must be a number from -1 to 1, not 7" in receipts[1][0][1]
     assert count_feedback(retriever)["applied"] == 3
 

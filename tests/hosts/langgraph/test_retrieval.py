@@ -152,6 +152,8 @@ def test_the_program_chooses_all_but_the_query(retriever, question):
     tool = create_crabpath_tool(retriever, name="look", description="Looks.", options={"k": 1})
     assert (tool.name, tool.description, list(tool.args)) == ("look", "Looks.", ["query"])
     assert ids(tool.invoke(call(question)).artifact) == ids(retriever.invoke(question, k=1))
+    strict = create_crabpath_tool(retriever, options={"min_score": 1.0})
+    assert strict.invoke(call(question)).content == "No document was found for the question."
 
 
 async def test_tells_the_model_about_an_empty_query(retriever, called):

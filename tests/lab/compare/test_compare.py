@@ -50,6 +50,13 @@ def make_store():
     return store
 
 
+def make_titled_store():
+    store = InMemoryVectorStore(WORDS)
+    titled = [Document(text, id=name, metadata={"title": name}) for name, text in TEXTS.items()]
+    store.add_documents([*titled, Document("Untitled.", id="none")])
+    return store
+
+
 def make_function():
     return lambda question: [Document(TEXTS["badge"], id="badge")] if "badges" in question else []
 
@@ -162,6 +169,20 @@ def test_labels_become_a_data_set_and_feedback(folder):
     lines = (folder / "labels" / "feedback.jsonl").read_text(encoding="utf-8").splitlines()
     assert {json.loads(line)["query"] for line in lines} < set(QUESTIONS)
     assert "give --export a new folder" in refuse(*OWN, "--export", "labels")
+
+
+def test_without_a_marked_document_no_data_set_is_written(folder):
+    for answers in ("\n\n\n", "1\n0\n0\n"):  # the same command goes on, and may export
+        said = run(*OWN, "--terminal", "--export", "labels", answers=answers)
+        assert said.exit_code == 0, said.stderr
+        assert (folder / "labels").exists() == ("1" in answers)
+        assert ("Nothing was written to labels" in said.stdout) == ("1" not in answers)
+
+
+def test_titles_that_only_the_memory_embeds_are_named_in_a_note(folder):
+    named = ("--with", f"{__name__}:make_titled_store", "--report")
+    assert "embeds titles" in " ".join(read(*named)["notes"])
+    assert "embeds titles" not in " ".join(read(*OWN, "--report")["notes"])
 
 
 def test_any_retriever_is_compared_with_a_memory(folder):
@@ -329,6 +350,15 @@ def test_a_few_questions_decide_nothing(tmp_path):
         judge(kept, question, "pasta")
     found = measure(asked, kept)
     assert (found.wins, found.more, found.interval) == (5, 1, None)
+
+
+def test_a_very_small_p_is_said_as_below_a_thousandth(tmp_path):
+    names = [str(n) for n in range(15)]
+    asked = ask({n: ["deploy"] for n in names}, {n: ["pasta"] for n in names})
+    kept = Judgements(tmp_path / "kept.jsonl")
+    for question in asked:
+        judge(kept, question, "pasta")
+    assert "(sign test, p < 0.001)" in measure(asked, kept).describe()
 
 
 def test_what_changed_since_is_judged_again(tmp_path):

@@ -213,6 +213,18 @@ ZIPPED = [
             (load_beir, judged(row), "", r"test.tsv, line 2 is not a BEIR judgement")
             for row in ("a d 1", "a\td", "a\td\tyes", "a\tQ0\td\t1")
         ),
+        (
+            load_beir,
+            {**BEIR, "qrels/test.tsv": '{"query-id": "a", "corpus-id": "d", "score": 1}'},
+            "",
+            r"test.tsv, line 1 is not a BEIR judgement",
+        ),
+        (
+            load_beir,
+            {**judged("a\td\t1"), "corpus.jsonl": BEIR["corpus.jsonl"] * 2},
+            "",
+            "the document id 'd' stands twice",
+        ),
         (load_beir, {**BEIR, "qrels/test.tsv": b"\xff\xfe\x00"}, "", "damaged"),
         (load_beir, {"corpus.jsonl/x": ""}, "", "cannot be read"),
         (

@@ -188,7 +188,7 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
         (("beir", "--cache", __file__, "--limit", "1"), "cannot keep embeddings"),
         (("beir", "--embedding", "./none", "--limit", "1"), "cannot be loaded"),
         (("beir", "--methods", "cold,learned"), "--stream prequential"),
-        (("beir", "--methods", "cold", "--stream", "prequential"), "a method that learns"),
+        (("beir", "--methods", "cold", "--stream", "prequential"), "a stream needs a learner"),
         ((*LEARNED, "--stream", "sideways"), "sideways"),
         ((*LEARNED, *STREAM, "--feedback", "applause"), "applause"),
         ((*LEARNED, *STREAM, "--noise", "0.9"), "--noise"),

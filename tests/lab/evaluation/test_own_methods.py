@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from crabpath_lab.reporting.report import render_summary
 from crabpath_retrievers.cli import app
 
 PAGES = Path(__file__).parents[3] / "docs" / "research"
@@ -45,6 +46,25 @@ def test_a_method_of_the_page_stands_beside_others_and_figures_keep_their_schema
     require_schema(figures)
 
 
+def test_without_crabpath_a_method_is_compared_with_the_first_baseline(run):
+    figures, done = run("--methods", "words:count_words,lexical,dense", "--k", "2")
+    assert done.exit_code == 0, done.output
+    pairs = {(row["a"], row["b"]) for row in figures["comparisons"]}
+    assert pairs == {("words:count_words", "lexical")}
+    assert "200 documents from the packaged sample;" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "told"),
+    [(0.24, 0.01, True), (0.01, 0.01, False), (0.24, -0.01, False)],
+)
+def test_an_interval_that_leaves_out_0_beside_a_large_p_is_explained(run, p, low, told):
+    figures, _ = run("--methods", "dense,lexical,words:count_words", "--k", "2")
+    row = figures["comparisons"][0] | {"difference": 0.04, "ci95": [low, 0.1], "p": p}
+    shown = render_summary(figures | {"comparisons": [row]})
+    assert ("only a few questions differ" in shown) is told
+
+
 def test_a_learner_of_the_page_learns_from_a_stream(run):
     figures, done = run(*STREAM, "--methods", "cold", "--learners", "idle:Idle")
     assert done.exit_code == 0, done.output
@@ -67,7 +87,7 @@ def require_schema(figures):
     [
         (["--methods", "nowhere:rank"], "the method 'nowhere:rank' cannot be imported"),
         (["--methods", "json:missing"], "the method 'json:missing' cannot be imported"),
-        (["--methods", "json:__name__"], "there is no method 'json:__name__'"),
+        (["--methods", "json:__name__"], "the method 'json:__name__' is of type str"),
         (["--methods", "none"], "there is no method 'none'"),
         ([*STREAM, "--learners", "none"], "there is no learner 'none'"),
         (["--learners", "learned"], "add --stream prequential"),
@@ -79,6 +99,68 @@ def test_what_cannot_be_had_is_said_in_a_sentence(run, arguments, said):
     figures, done = run(*arguments)
     assert (figures, done.exit_code) == (None, 2)
     assert said in " ".join(done.stderr.split())
+
+
+FAILING = """
+from contextlib import contextmanager, nullcontext
+
+@contextmanager
+def broken(corpus):
+    raise RuntimeError("index is down")
+    yield
+
+def ranking(corpus):
+    return lambda question, vector, depth: corpus.take([0])
+
+def missing(corpus):
+    def rank(question, vector, depth):
+        return {}["a"]
+    return nullcontext(rank)
+
+def numbers(corpus):
+    return nullcontext(lambda question, vector, depth: [1, 2])
+
+def nothing(corpus):
+    return nullcontext(lambda question, vector, depth: None)
+
+class Refusing:
+    def __init__(self, frozen):
+        self.rank = frozen.rank
+
+    def learn(self, lesson):
+        raise ValueError("cannot learn")
+
+class Silent(Refusing):
+    def __init__(self, frozen):
+        self.rank = lambda question, vector, k: None
+
+class Empty:
+    def __init__(self, frozen):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("method", "broken", "(RuntimeError: index is down): it must be a context manager"),
+        ("method", "ranking", "context manager"),
+        ("method", "missing", "(KeyError: 'a')"),
+        ("method", "numbers", "(TypeError: it returned [1, 2])"),
+        ("method", "nothing", "(TypeError: it returned None)"),
+        ("learner", "Refusing", "(ValueError: cannot learn): it must be a StreamLearner"),
+        ("learner", "Silent", "(TypeError: it returned None)"),
+        ("learner", "Empty", "has no attribute 'rank'"),
+    ],
+)
+def test_one_of_yours_that_fails_is_told_in_a_sentence(run, tmp_path, kind, name, said):
+    (tmp_path / "failing.py").write_text(FAILING)
+    stream = (*STREAM, "--methods", "cold") if kind == "learner" else ("--k", "2")
+    figures, done = run(*stream, f"--{kind}s", f"failing:{name}")
+    assert (figures, done.exit_code) == (None, 2)
+    shown = " ".join(done.stderr.split())
+    assert f"the {kind} 'failing:{name}' failed (" in shown
+    assert said in shown
 
 
 def test_the_script_runs_every_command_of_the_page():
