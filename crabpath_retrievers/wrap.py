@@ -183,6 +183,7 @@ def _require_same_store(
     if known:
         msg = (
             f"{index.description} holds none of the {len(known)} documents of the memory at "
-            f"{memory.store.name}: check its collection, or pass another path for another store"
+            f"{memory.store.name}: check its collection, or pass another path for another store "
+            "(a database has one graph per schema: add ?options=-csearch_path%3Dname to its URL)"
         )
         raise ConfigurationError(msg)
