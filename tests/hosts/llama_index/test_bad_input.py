@@ -1,6 +1,7 @@
 """Bad input gets one clear sentence, and nothing is left behind."""
 
 import pytest
+from langchain_core.documents import Document as Passage
 from llama_index.core import Document, MockEmbedding, SimpleDirectoryReader
 from llama_index.core.schema import QueryBundle, TextNode
 
@@ -33,9 +34,20 @@ SHORT = TextNode(text="x", embedding=[1.0, 2.0])
 @pytest.mark.parametrize(
     ("make", "given", "error", "message"),
     [
-        ("from_documents", ["text"], InvalidInputError, "a LlamaIndex Document, got str"),
-        ("from_documents", [NODE], InvalidInputError, "a LlamaIndex Document, got TextNode"),
-        ("from_nodes", ["text"], InvalidInputError, "expected a LlamaIndex BaseNode, got str"),
+        ("from_documents", ["text"], InvalidInputError, "a LlamaIndex Document, got builtins.str"),
+        (
+            "from_documents",
+            [NODE],
+            InvalidInputError,
+            "LlamaIndex Document, got llama_index.*TextNode",
+        ),
+        ("from_documents", [Passage("x")], InvalidInputError, "pass it to crabpath_retrievers"),
+        (
+            "from_nodes",
+            ["text"],
+            InvalidInputError,
+            "expected a LlamaIndex BaseNode, got builtins.str",
+        ),
         ("from_nodes", [SHORT], EmbeddingMismatchError, "has 2 dimensions, the memory 384"),
         ("from_nodes", TWICE, InvalidInputError, "two documents have the id 'a'"),
     ],

@@ -78,7 +78,8 @@ def convert_documents(
         name = tagged[0].metadata.get("source") or tagged[0].page_content[:40]
         message = (
             "%d of %d texts are HTML, such as %r: their tags are indexed as words. Read them with "
-            "crabpath add, or with a reader of LlamaIndex that removes tags"
+            "crabpath add (pip install 'crabpath-retrievers[files]'), or with a reader of "
+            "LlamaIndex that removes tags"
         )
         _log.warning(message, len(tagged), len(converted), name)
     return {"documents": converted, "splitter": splitter}
@@ -170,7 +171,10 @@ def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
     found = list(given)
     for item in found:
         if not isinstance(item, kind):
-            msg = f"expected a LlamaIndex {kind.__name__}, got {type(item).__name__}"
+            name = f"{type(item).__module__}.{type(item).__qualname__}"
+            msg = f"expected a LlamaIndex {kind.__name__}, got {name}"
+            if type(item) is Document:
+                msg += ": pass it to crabpath_retrievers.CrabPathRetriever, LangChain's class"
             raise InvalidInputError(msg)
     return found
 
