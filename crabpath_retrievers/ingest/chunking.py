@@ -558,8 +558,10 @@ def _pair_with_ids(
     """
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
-            kind = type(document).__name__
+            kind = f"{type(document).__module__}.{type(document).__qualname__}"
             msg = f"expected a LangChain Document, got {kind}: wrap the text in one"
+            if kind.startswith("llama_index."):
+                msg += ", or use CrabPathRetriever of llama_index.retrievers.crabpath"
             raise InvalidInputError(msg)
         given = document.id if ids is None else ids[index]
         given = document.id if given is None else given

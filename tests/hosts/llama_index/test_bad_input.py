@@ -122,3 +122,8 @@ def test_html_that_no_reader_cleaned_is_told_once(tmp_path, caplog):
     assert len(told) == 1
     assert told[0].startswith("2 of 3 texts are HTML, such as ")
     assert "a.html" in told[0]
+
+
+def test_the_class_of_the_other_host_names_this_one(shared):
+    with pytest.raises(InvalidInputError, match=r"got llama_index\..*of llama_index\.retrievers"):
+        shared.memory.add_documents([Document(text="x")])
