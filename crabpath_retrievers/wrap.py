@@ -1,5 +1,6 @@
 """Wrapping an existing vector store: the graph is built from its documents."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +28,7 @@ from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
 
+_log = logging.getLogger(__name__)
 _PROBE = "What is there?"
 
 
@@ -72,7 +74,9 @@ def wrap_vectorstore(
     memory = CrabPath.open(path, embeddings=embedder, vectors=index, **opening)
     try:
         _require_same_store(memory, index, known or ())
-        memory.refresh(known)
+        report = memory.refresh(known)
+        if not (report.added or report.updated or report.unchanged):
+            _log.warning("%s holds no documents: check its collection", index.description)
     except BaseException:
         memory.close()
         raise

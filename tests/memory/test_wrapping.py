@@ -316,6 +316,12 @@ def test_an_empty_store_is_never_a_silent_empty_answer(tmp_path, caplog):
         assert len(memory.retrieve("Hydra cluster", k=6).documents) == 6
 
 
+def test_wrapping_an_empty_store_is_said(wrap, caplog):
+    """Such as a collection by a wrong name, which Chroma makes."""
+    assert not ids(wrap(in_memory()))
+    assert "InMemoryVectorStore holds no documents: check its collection" in caplog.text
+
+
 @each_store
 async def test_what_changed_in_the_store_is_taken_over(theirs, retriever, wrap, tmp_path):
     """The report counts it, nothing else is embedded, and what was learned stays."""
