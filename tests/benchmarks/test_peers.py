@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from benchmarks.peers import PARTS, compute_ndcg, measure_peers
-from crabpath_lab.datasets import Dataset
+from crabpath_lab import Dataset
 from crabpath_retrievers import InvalidInputError
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=32)
