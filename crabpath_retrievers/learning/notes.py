@@ -207,8 +207,10 @@ def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = 
 
     A correction is of one question: "Ask Petra." corrects the answers to two of them apart.
     """
-    asked = [normalise_name(query)] if kind == "correction" and query else []
-    return f"{kind}:{hash_texts(namespace, text, *asked)[:24]}"
+    text_id = f"{kind}:{hash_texts(namespace, text)[:24]}"
+    if kind != "correction" or not query:
+        return text_id
+    return f"{text_id}-{hash_texts(normalise_name(query))[:8]}"
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:

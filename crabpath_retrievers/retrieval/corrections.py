@@ -30,6 +30,7 @@ from crabpath_retrievers.storage.read.notes import Correction, build_note_episod
 SAME_QUESTION = 0.5
 """Evidence of the same query from which a note counts as taught for it."""
 
+_TEXT_AND_QUESTION = re.compile(r"(correction:[0-9a-f]{24})-[0-9a-f]{8}")  # ids of notes
 _AHEAD = 0.17  # similarity by which a correction must be nearer than documents are
 _EXPECTED = 0.4  # of the similarity of a document to the question that was corrected
 _TWINS = 0.8  # similarity of texts that differ in what identifies them
@@ -75,15 +76,19 @@ def find_corrections(
     pool = [hit for hit in pool if hit.head.key not in outdated | opposed]
     documents = [hit for hit in pool if hit.head.key not in notes]
     fits = _measure_fits(read, vector, seeds, said, (pool, documents), current)
-    return (
-        corrections,
-        notes,
-        [
-            hit._replace(similarity=fit)
-            for hit in pool
-            if (fit := fits.get(hit.head.key, hit.similarity)) is not None
-        ],
-    )
+    fitting = [
+        hit._replace(similarity=fit)
+        for hit in pool
+        if (fit := fits.get(hit.head.key, hit.similarity)) is not None
+    ]
+    # The same words were said of several questions: they stand in an answer once.
+    best: dict[str, Candidate] = {}
+    for hit in sorted(fitting, key=lambda hit: hit.similarity):
+        if hit.head.key in said:
+            name = _TEXT_AND_QUESTION.fullmatch(hit.head.id)
+            best[name[1] if name else hit.head.id] = hit
+    once = {hit.head.key for hit in best.values()}
+    return corrections, notes, [h for h in fitting if h.head.key not in said.keys() - once]
 
 
 def _measure_fits(

@@ -318,7 +318,7 @@ def test_the_same_words_correct_the_answers_to_two_questions(memory, host):
     given = [give_correction(memory, query) for query in questions]
     for query in questions:
         found = [d.node.content for d in host.answer(query).documents if RIGHT in d.node.content]
-        assert found[0] == f'Correction of the answer to "{query}":\n{RIGHT}'
+        assert found == [f'Correction of the answer to "{query}":\n{RIGHT}']
     memory.undo(given[1])
     assert NOTE in host.found()
     assert memory.info()["notes"] == 1
