@@ -184,6 +184,7 @@ def create_app(
     async def warm_up(_app: Starlette) -> AsyncIterator[None]:
         probe.warm_up()
         yield
+        await asyncio.to_thread(probe.finish)
 
     mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds, endpoints)
     app = Starlette(

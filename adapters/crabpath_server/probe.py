@@ -12,6 +12,8 @@ from crabpath_retrievers.memory.services import Readiness
 _log = logging.getLogger(__name__)
 _LEAVING = "crabpath_leaving"  # in the state of the lifespan, which every request has
 
+_LONGEST_LOAD = 10.0  # seconds
+
 
 class Probe:
     """Asks the embedder once, so that no question waits for it, and answers ``/ready``."""
@@ -28,6 +30,11 @@ class Probe:
         if self._waits_for is not None and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._ask, name="crabpath-warm-up", daemon=True)
             self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until the embedder has answered: a process may not end while it loads a model."""
+        if self._thread is not None:
+            self._thread.join(_LONGEST_LOAD)
 
     def _ask(self) -> None:
         try:

@@ -558,7 +558,9 @@ def _pair_with_ids(
     """
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
-            kind = f"{type(document).__module__}.{type(document).__qualname__}"
+            kind = f"{type(document).__module__}.{type(document).__qualname__}".removeprefix(
+                "builtins."
+            )
             msg = f"expected a LangChain Document, got {kind}: wrap the text in one"
             if kind.startswith("llama_index."):
                 msg += ", or use CrabPathRetriever of llama_index.retrievers.crabpath"
