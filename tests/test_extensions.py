@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from vector_table import Table
 
 from crabpath_retrievers import (
     ConfigurationError,
@@ -18,29 +19,18 @@ from crabpath_retrievers import (
     ModelUsage,
     RoutingResult,
     Settings,
-    VectorIndex,
 )
 
 PLAIN = DeterministicFakeEmbedding(size=8)
 
 
-class Shelf(VectorIndex):
+class Shelf(Table):
     """Sound, but that it ignores filters."""
 
     description = "a shelf"
 
-    def __init__(self):
-        self.rows = {}
-
-    def upsert(self, ids, vectors, texts, metadatas):
-        self.rows.update(zip(ids, vectors, strict=True))
-
-    def delete(self, ids):
-        for each in ids:
-            self.rows.pop(each, None)
-
     def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
-        return sorted(self.rows, key=lambda each: -(self.rows[each] @ vector))[:k]
+        return super().search(vector, k)
 
     def filter_ids(self, ids, vector, filter):  # noqa: A002  the protocol's name
         return set(ids)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from vector_table import Table
 
 from crabpath_lab.streams import FrozenLearner
 from crabpath_lab.testing import LearnerTests
-from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult, VectorIndex
-from crabpath_retrievers.errors import EmbeddingMismatchError
+from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult
 from crabpath_retrievers.testing import LinkerTests, RouterTests, VectorIndexTests
 
 WITHOUT_PYTEST = """
@@ -37,33 +37,6 @@ def expect_failure(request):
     is_broken = request.node.originalname == f"test_{claim}"
     request.applymarker(pytest.mark.xfail(strict=is_broken))
     return part
-
-
-class Table(VectorIndex):
-    """A sound index without filters."""
-
-    description = "a table"
-
-    def __init__(self):
-        self.rows = {}
-
-    def upsert(self, ids, vectors, texts, metadatas):
-        self.rows.update(zip(ids, vectors, strict=True))
-
-    def delete(self, ids):
-        for each in ids:
-            self.rows.pop(each, None)
-
-    def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
-        self.require_no_filter(filter)
-        rows = dict(self.rows)
-        if any(row.shape != vector.shape for row in rows.values()):
-            msg = "vectors have another dimension"
-            raise EmbeddingMismatchError(msg)
-        return sorted(rows, key=lambda each: -(rows[each] @ vector))[:k]
-
-    def count(self):
-        return len(self.rows)
 
 
 class TestTable(VectorIndexTests):
