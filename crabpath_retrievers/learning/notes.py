@@ -33,6 +33,7 @@ from crabpath_retrievers.learning.rules.edges import (
 from crabpath_retrievers.retrieval.episodes import NoteMemory
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
+from crabpath_retrievers.storage.read.notes import build_correction_id
 from crabpath_retrievers.storage.read.walk import Clock
 
 NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
@@ -210,7 +211,7 @@ def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = 
     text_id = f"{kind}:{hash_texts(namespace, text)[:24]}"
     if kind != "correction" or not query:
         return text_id
-    return f"{text_id}-{hash_texts(normalise_name(query))[:8]}"
+    return build_correction_id(text_id, query)
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:

@@ -25,12 +25,15 @@ from crabpath_retrievers.core.records import (
 from crabpath_retrievers.core.text import Floats, is_opposed, tokenise
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.storage import Reader
-from crabpath_retrievers.storage.read.notes import Correction, build_note_episode_id
+from crabpath_retrievers.storage.read.notes import (
+    Correction,
+    build_note_episode_id,
+    find_text_id,
+)
 
 SAME_QUESTION = 0.5
 """Evidence of the same query from which a note counts as taught for it."""
 
-_TEXT_AND_QUESTION = re.compile(r"(correction:[0-9a-f]{24})-[0-9a-f]{8}")  # ids of notes
 _AHEAD = 0.17  # similarity by which a correction must be nearer than documents are
 _EXPECTED = 0.4  # of the similarity of a document to the question that was corrected
 _TWINS = 0.8  # similarity of texts that differ in what identifies them
@@ -85,8 +88,7 @@ def find_corrections(
     best: dict[str, Candidate] = {}
     for hit in sorted(fitting, key=lambda hit: hit.similarity):
         if hit.head.key in said:
-            name = _TEXT_AND_QUESTION.fullmatch(hit.head.id)
-            best[name[1] if name else hit.head.id] = hit
+            best[find_text_id(hit.head.id)] = hit
     once = {hit.head.key for hit in best.values()}
     return corrections, notes, [h for h in fitting if h.head.key not in said.keys() - once]
 

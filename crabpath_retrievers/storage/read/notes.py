@@ -1,5 +1,6 @@
 """Reads of notes: by id, expired ones, those that are queued for the index."""
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, Vector
+from crabpath_retrievers.core.text import hash_texts, normalise_name
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes, overlay
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
@@ -14,6 +16,8 @@ from crabpath_retrievers.storage.sql_tools import (
     decode_rows,
     decode_vector,
 )
+
+_OF_ONE_QUESTION = re.compile(r"(correction:[0-9a-f]{24})-[0-9a-f]{8}")
 
 
 class NoteVector(NamedTuple):
@@ -44,6 +48,17 @@ class NoteOrigin(NamedTuple):
     kind: str
     query: str | None
     said: int
+
+
+def build_correction_id(text_id: str, query: str) -> str:
+    """Build the id of a correction of one question, from the id that its text alone would have."""
+    return f"{text_id}-{hash_texts(normalise_name(query))[:8]}"
+
+
+def find_text_id(note: str) -> str:
+    """Find the id that a note's text alone would have: one for all questions that it corrects."""
+    found = _OF_ONE_QUESTION.fullmatch(note)
+    return found[1] if found else note
 
 
 def build_note_episode_id(key: int, query: str) -> str:
