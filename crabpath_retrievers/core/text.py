@@ -201,8 +201,9 @@ def format_value(value: object) -> str:
 
 def describe_type(value: object) -> str:
     """Name the kind of a value, for a message that must not show its contents."""
-    is_class = isinstance(value, type)
-    return f"the class {value.__name__} itself" if is_class else f"a {type(value).__name__}"  # type: ignore[attr-defined]
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
 
 def normalise(text: str) -> str:

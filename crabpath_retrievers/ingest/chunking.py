@@ -34,6 +34,7 @@ from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
     HEADING_JOINT,
     clean_text,
+    describe_type,
     drop_repeated_title,
     hash_texts,
     is_blank,
@@ -558,11 +559,9 @@ def _pair_with_ids(
     """
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
-            kind = f"{type(document).__module__}.{type(document).__qualname__}".removeprefix(
-                "builtins."
-            )
+            kind = describe_type(document)
             msg = f"expected a LangChain Document, got {kind}: wrap the text in one"
-            if kind.startswith("llama_index."):
+            if kind.startswith("a llama_index."):
                 msg += ", or use CrabPathRetriever of llama_index.retrievers.crabpath"
             raise InvalidInputError(msg)
         given = document.id if ids is None else ids[index]
