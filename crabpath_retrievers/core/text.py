@@ -199,6 +199,13 @@ def format_value(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def to_texts(value: object) -> tuple[str, ...]:
+    """The texts that a value of metadata is, or lists; none of another value."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
+
+
 def describe_type(value: object) -> str:
     """Name the kind of a value, for a message that must not show its contents."""
     if isinstance(value, type):

@@ -42,6 +42,7 @@ from crabpath_retrievers.core.text import (
     prepend_title,
     to_plain,
     to_storable,
+    to_texts,
     tokenise,
 )
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
@@ -391,7 +392,7 @@ class Chunking:
                 full_title = f"{title}{HEADING_JOINT}{heading}"
             references = (*find_references(piece, source), *list_terms(full_title, piece))
             if number == 0:  # the document is mentioned and linked by its first chunk
-                name, aliases = title, _to_strings(metadata.get("aliases"))
+                name, aliases = title, to_texts(metadata.get("aliases"))
                 # Links to a file lead to its first page, which loaders count from 0 or from 1, and
                 # to none of its entries, such as messages.
                 page = metadata.get("page")
@@ -537,12 +538,6 @@ def make_embedding_text(node: Node) -> str:
 def make_title(path: str) -> str:
     """Make a title from a file name: no extension, dashes and underscores as spaces."""
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
-
-
-def _to_strings(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
 def _digest(*values: str) -> str:
