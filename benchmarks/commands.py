@@ -333,7 +333,7 @@ def draw_readme_chart(
 @app.command("house")
 @report_errors
 def measure_code() -> None:
-    """Count what the package consists of, where tests reach into it, and the four ways through it."""
+    """Count what the package consists of, where tests reach into it, and four ways through it."""
     from benchmarks.house import measure_house, render_house
     from benchmarks.passages import measure_ways, render_ways
 
