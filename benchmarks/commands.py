@@ -333,12 +333,12 @@ def draw_readme_chart(
 @app.command("house")
 @report_errors
 def measure_code() -> None:
-    """Count what the package consists of, where tests reach into it, and the way of a query."""
+    """Count what the package consists of, where tests reach into it, and four ways through it."""
     from benchmarks.house import measure_house, render_house
-    from benchmarks.passages import measure_queries, render_queries
+    from benchmarks.passages import measure_ways, render_ways
 
     typer.echo(render_house(measure_house()))
-    typer.echo(f"\n{render_queries(measure_queries())}")
+    typer.echo(f"\n{render_ways(measure_ways())}")
 
 
 @app.command("peers")
