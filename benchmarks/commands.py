@@ -312,7 +312,8 @@ def refresh_figures(
     for name in names or ():
         measure_run(name, data, output)
     faults, old = update_pages(check=check), list_old(read_figures())
-    for line in (*faults, *(f"old: {line}" for line in old)):
+    told = f"{len(old)} figures are older than their code: {', '.join(old)}"
+    for line in (*faults, *([told] if old else ())):
         typer.echo(line, err=True)
     raise typer.Exit(1 if faults or (fresh and old) else 0)
 
