@@ -409,7 +409,7 @@ class CrabPath(MemoryPart):
         split: bool = True,
         progress: Progress | None = bar,
     ) -> BulkReport:
-        """Add many files, or update what the memory holds of them, without holding them all.
+        """Add or update many files, without loading all of them at once.
 
         They are read, split, embedded and published part by part, and linked when all are in. If
         it is interrupted, the same call goes on where it stopped. A file that cannot be read, or
@@ -453,7 +453,7 @@ class CrabPath(MemoryPart):
         splitter: TextSplitter | None = None,
         split: bool = True,
     ) -> BulkReport:
-        """Add the rows of a dataset of Ray; its cluster does all but the writing.
+        """Add the rows of a Ray dataset; its cluster does everything but the writing.
 
         As :meth:`add_documents` with ``cleanup=None``, for more than fits into this process. If it
         is interrupted, the same call goes on where it stopped.
@@ -504,7 +504,7 @@ class CrabPath(MemoryPart):
         dry_run: bool = False,
         progress: Progress | None = bar,
     ) -> SyncPlan:
-        """Update the memory to what its sources hold now, and keep what was learned about them.
+        """Update the memory to the current state of its sources, and keep what was learned.
 
         A section that was edited or moved to another file, or whose file was renamed, keeps its id
         and with it weights, counts, use, episodes and notes, in every namespace. A section that
@@ -554,7 +554,7 @@ class CrabPath(MemoryPart):
 
     @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """Update the memory to what the vector store that it wraps holds now.
+        """Update the memory to the current state of the vector store that it wraps.
 
         Only new and changed documents are embedded, and nothing is written to the store. What was
         learned about documents that are still there stays.
@@ -964,7 +964,7 @@ class CrabPath(MemoryPart):
         authority: str = "overlay",
         **fields: Unpack[NoteFields],
     ) -> str:
-        """Add a note that says what would have been right, and lowers what was wrong.
+        """Add a note with the right answer, and rank the wrong documents lower.
 
         Inhibitory edges lead to the wrong documents from the note and from the node by which the
         turn reached them. They lower a document where the note, or that node, is found; they never
@@ -1124,7 +1124,7 @@ class AsyncCrabPath(AsyncView[CrabPath], MemoryPart):
         return await arun(perform(partial(self._blocking.record, about, *given, **options)))
 
     async def ready(self) -> Readiness:
-        """As :meth:`CrabPath.ready`, in a thread of its own: not behind whatever waits."""
+        """As :meth:`CrabPath.ready`, in its own thread, so it does not wait for other calls."""
         return await arun_with_timeout(self._blocking.ready)
 
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:

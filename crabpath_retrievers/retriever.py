@@ -495,7 +495,7 @@ class CrabPathRetriever(BaseRetriever):
         return await self.memory.aio.get_by_ids(ids, namespace=self.namespace)
 
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """Update to what the wrapped store holds now; see :meth:`CrabPath.refresh`.
+        """Update to the current state of the wrapped store; see :meth:`CrabPath.refresh`.
 
         Example::
 

@@ -232,7 +232,7 @@ PresentRetriever = Runnable[str, list[Document]] | Callable[[str], list[Document
 
 
 class ShadowRetriever(BaseRetriever):
-    """Returns what the present retriever returns; the memory answers beside it, for nobody.
+    """Serves the present retriever's documents, while the memory answers unseen and learns.
 
     Documents, their order and errors are those of the present retriever, and options of a call go
     to it. Metadata get one key, ``crabpath`` with ``turn_id``, ``namespace`` and ``id``, by which

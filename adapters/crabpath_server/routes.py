@@ -479,7 +479,7 @@ async def teach(call: Call, body: TeachBody) -> NoteId:
 
 
 async def correct(call: Call, body: CorrectBody) -> NoteId:
-    """Add a note that says what would have been right, and lowers what was wrong."""
+    """Add a note with the right answer, and rank the wrong documents lower."""
     fields = await _to_fields(call, body, "text")
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 

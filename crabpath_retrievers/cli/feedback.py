@@ -150,7 +150,7 @@ def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     store: Store = DEFAULT_STORE,
     **opening: Unpack[OpenFlags],
 ) -> Output:
-    """Add a note that says what would have been right; wrong documents are ranked lower."""
+    """Add a note with the right answer, and rank the wrong documents lower."""
     fields = _note_fields(related, title, note_id, authority)
     with CrabPath.open(store, **opening, create=False) as memory:
         note = memory.correct(

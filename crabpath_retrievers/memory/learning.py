@@ -54,7 +54,7 @@ class MemoryLearning(MemoryPart):
 
     @trace_memory("update_memory", lambda tally: count_records(sum(tally)))
     def learn_waiting(self) -> LearningTally:
-        """Learn from the feedback that waits, and index what was learned elsewhere.
+        """Learn from waiting feedback, and index what other processes have learned.
 
         For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
         was away. What another process has learned, such as ``crabpath learn``, is read from the
@@ -98,9 +98,9 @@ class MemoryLearning(MemoryPart):
     def usage(
         self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
     ) -> list[DocumentUse]:
-        """The chunks and notes that were most useful to a namespace, by feedback that said so.
+        """List the chunks and notes that feedback of a namespace found most useful.
 
-        Those that were used at least as often as not; with ``least`` the others.
+        They were used at least as often as not; ``least`` lists the others.
 
         Args:
             namespace: The namespace whose feedback counts.
@@ -150,7 +150,7 @@ class MemoryLearning(MemoryPart):
     def shadow_lift(
         self, *, namespace: str | None = None, by: LiftGrouping = "namespace"
     ) -> list[ShadowLift]:
-        """Changes by a shadow of the present retriever: places of used documents.
+        """Compare the ranks of used documents in a shadow and in the present retriever.
 
         Those count whose feedback says that they were used in a success, or are relevant. The bias
         is the opposite of that of :meth:`lift`: the labels depend on what the present retriever
@@ -250,7 +250,7 @@ class MemoryLearning(MemoryPart):
         checkpoint: str | Path | None = None,
         skip_bad: bool = False,
     ) -> "ReplayReport":
-        """Ask the questions of a log again, in order, and learn from what was said of them.
+        """Ask the questions of a log again, in order, and learn from their recorded outcomes.
 
         Each line of the file is an object with ``query`` or ``question``, and optionally
         ``outcome`` in [-1, 1], ``relevant`` and ``irrelevant`` (ids, sources or titles of

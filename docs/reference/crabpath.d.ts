@@ -224,7 +224,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Add a note that says what would have been right, and lowers what was wrong.
+         * Add a note with the right answer, and rank the wrong documents lower.
          * @description Right: feedback.
          */
         post: operations["correct"];

@@ -123,7 +123,7 @@ class MemoryRegions(MemoryPart):
         task_type: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PastState]:
-        """The states of won episodes that are most like what an agent sees, and what to do next.
+        """Find the states of won episodes most similar to an agent's, with their next actions.
 
         Args:
             text: What it sees.

@@ -201,7 +201,7 @@ class MemoryGraph(MemoryPart):
         offset: int = 0,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> EdgePage:
-        """A page of the edges of a node, strongest first; as fast for a node with very many.
+        """List a page of a node's edges, strongest first; fast even for a node with very many.
 
         Args:
             node_id: Id of a chunk or note.
@@ -245,7 +245,7 @@ class MemoryGraph(MemoryPart):
         limit: int = 100,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[WeightMove]:
-        """Who moved the learned weights of edges, when, from where to where: newest first.
+        """List changes of learned edge weights with their causes and times, newest first.
 
         Weights that faded and were dropped by maintenance have no changes any more; edges of types
         that are derived from outcomes have some only where somebody set them.
