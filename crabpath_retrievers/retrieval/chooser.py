@@ -90,6 +90,8 @@ class Candidates:
     """Keys of notes that are only found by what they correct."""
     notes: Mapping[int, str] = field(default_factory=dict)
     """Kinds of all notes in the pool, by key."""
+    first: frozenset[int] = frozenset()
+    """Keys of corrections of this very question, which come first."""
     repeats: Mapping[str, str] = field(default_factory=dict)
     """The document with the same wording, by the id of each that is left out for it."""
     better: Mapping[int, Version] = field(default_factory=dict)
@@ -98,6 +100,12 @@ class Candidates:
     """Whether the ranking before any lesson answers."""
     is_draft: bool = False
     """Whether ``order`` is what both rankings drafted."""
+
+    def weigh(self, pool: Sequence[Candidate]) -> Evidence:
+        """The evidence for some of the candidates."""
+        walk, read = self.walk, self.read
+        known = walk.support, walk.inhibition, self.seeds.information, read.stretch
+        return Evidence.from_pool(pool, *known)
 
     def list_corrections(self) -> frozenset[int]:
         """Indices of the corrections in the pool, which come on top of k documents."""
@@ -114,7 +122,9 @@ class Ranking:
     Attributes:
         found: The candidates.
         ranker: Of the namespace, or the one before any lesson.
-        features: Of all candidates.
+        features: Of all candidates; those of documents as if there were no corrections.
+        rows: Indices of all candidates but corrections, which come on top of k documents.
+        alone: The evidence for these.
         matrix: The features that the ranker scores.
         among: Indices of the candidates that may be returned.
         spare: Notes that come behind all others, if there is room.
@@ -130,6 +140,8 @@ class Ranking:
     ranker: Ranker
     features: Matrix
     matrix: Matrix
+    rows: Sequence[int]
+    alone: Evidence
     among: Sequence[int] = ()
     spare: Sequence[int] = ()
     corrections: Mapping[int, int] = field(default_factory=dict)
@@ -175,11 +187,17 @@ class DocumentChooser:
         ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(found.read, found.query.namespace, clock, found.explore)
-        features = matrix = compute_features(found.evidence, ranker.sources)
+        notes, pool = found.list_corrections(), found.evidence.pool
+        rows, alone = range(len(pool)), found.evidence
+        features = matrix = compute_features(alone, ranker.sources)
+        if notes:
+            rows = [i for i in rows if i not in notes]
+            alone = found.weigh([pool[i] for i in rows])
+            features[rows] = compute_features(alone, ranker.sources)
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
-        ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
-        query, pool = found.query, found.evidence.pool
+        ranking = Ranking(found, ranker, features, matrix, rows, alone, range(len(matrix)))
+        query = found.query
         if query.one_per_document:
             _keep_best_chunks(ranking)
         if query.candidate_ids is not None:
@@ -204,7 +222,11 @@ class DocumentChooser:
         """
         found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
         if found.order is None:
-            ranking.order = ranker.order(matrix, found.evidence, found.query.k, ranking.among)
+            rows, allowed = ranking.rows, set(ranking.among)
+            own, among = matrix[rows], [n for n, i in enumerate(rows) if i in allowed]
+            order = ranker.order(own, ranking.alone, found.query.k, among)
+            matrix[rows], ranking.order = own, [rows[n] for n in order]
+            _place(ranking, sorted(allowed.difference(rows)))
         else:
             places = {found.evidence.pool[i].head.id: i for i in ranking.among}
             ranking.order = [places[name] for name in found.order if name in places]
@@ -219,6 +241,9 @@ class DocumentChooser:
             ranking.spare = spare if len(ranking.order) <= 1 else ()
         if ranking.better:
             _put_versions_first(ranking)
+        if found.first:
+            pool = found.evidence.pool
+            ranking.order = sorted(ranking.order, key=lambda i: pool[i].head.key not in found.first)
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
         """Leave out what the owner of the vector store has deleted."""
@@ -337,7 +362,11 @@ class DocumentChooser:
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
         }
-        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, notes)}
+        least = self.settings.rank.min_probability
+        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))[together] >= least
+        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, fit, notes)}
+        if together and not kept:
+            _log.warning("no document fits into max_tokens=%d: ask with more", max_tokens)
         ranking.order = [i for i in ranking.order if i in kept]
         ranking.spare = [i for i in ranking.spare if i in kept]
         ranking.propensities = {}  # unknown where a budget chose
@@ -402,6 +431,17 @@ def _choose_versions(ranking: Ranking) -> None:
         for other, version in ranking.found.better.items()
         if version.place in allowed and odds[other] - odds[version.place] <= _AHEAD
     }
+
+
+def _place(ranking: Ranking, notes: Sequence[int]) -> None:
+    """Place corrections in the order of documents by their own odds, as if each came first."""
+    for note in notes:
+        ranking.ranker.cover(ranking.matrix, ranking.found.evidence, [note])
+    order, odds = [*ranking.order], ranking.ranker.log_odds(ranking.matrix).tolist()
+    for note in sorted(notes, key=odds.__getitem__, reverse=True):
+        place = next((n for n, i in enumerate(order) if odds[i] < odds[note]), len(order))
+        order.insert(place, note)
+    ranking.order = order
 
 
 def _put_versions_first(ranking: Ranking) -> None:
@@ -503,11 +543,9 @@ def _insert_corrections(
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
     """The candidates without these documents."""
     pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
-    walk, information = found.walk, found.seeds.information
-    evidence = Evidence.from_pool(
-        pool, walk.support, walk.inhibition, information, found.read.stretch
-    )
-    return replace(found, evidence=evidence, better={})  # its indices are of the former pool
+    return replace(
+        found, evidence=found.weigh(pool), better={}
+    )  # its indices are of the former pool
 
 
 def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:

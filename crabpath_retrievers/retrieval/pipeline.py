@@ -374,11 +374,14 @@ class RetrievalPipeline:
         read, query, vector, _, _ = attempt
         pool = self._collect_pool(read, query, vector, seeds, walk)
         corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
+        first = frozenset[int]()
         if seeds.clock.notes:
             found = [hit.head.key for hit in pool]
             limit = self.settings.note.max_scanned
-            corrections, notes, pool = find_corrections(read, query, vector, seeds, pool, limit)
-            companions = notes.keys() - found
+            corrections, notes, pool, first = find_corrections(
+                read, query, vector, seeds, pool, limit
+            )
+            companions = notes.keys() - found - first
         known = walk.support, walk.inhibition, seeds.information, read.stretch
         return Candidates(
             read,
@@ -391,6 +394,7 @@ class RetrievalPipeline:
             corrections=corrections,
             companions=frozenset(companions),
             notes=notes,
+            first=first,
         )
 
     def _collect_pool(

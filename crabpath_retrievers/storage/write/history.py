@@ -31,6 +31,7 @@ from crabpath_retrievers.storage.write.journal import (
 )
 from crabpath_retrievers.storage.write.learned import (
     add_credit,
+    parse_credit_by_user,
     read_episode,
     require_unchanged,
     write_episode,
@@ -131,8 +132,7 @@ def _subtract_counts(
 
 def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
     identity, turns, documents, clock, labelled, users = episode
-    if not isinstance(users, dict):  # of a release that kept the user alone
-        users = {users: documents} if users else {}
+    users = parse_credit_by_user(documents, users)
     now = read_episode(tx, identity)
     if now.turns:
         by_user = {

@@ -432,6 +432,81 @@ def _add_counts(
     table.add(tx.connection, [row for row in given if all(row[name] in alive for name in nodes)])
 
 
+def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
+    """Take back what corrections say against documents that now get other texts, given by key.
+
+    So is the blame by the feedback that gave them. The edges of the corrections stay, with weight
+    0, as the record of what they were about.
+    """
+    o, e, note, node = s.overlay.c, s.feedback_effects.c, s.nodes.alias(), s.nodes.alias()
+    inhibits = EdgeKind.INHIBITS.value
+    query = sa.select(o.target, s.contents.c.content, s.namespaces.c.key, s.namespaces.c.name)
+    query = query.add_columns(node.c.id, note.c.id.label("note")).where(o.kind == inhibits)
+    query = query.join(s.notes, (s.notes.c.node == o.source) & (s.notes.c.kind == "correction"))
+    query = query.join(note, note.c.key == o.source).join(node, node.c.key == o.target)
+    query = query.join(s.contents, s.contents.c.node == o.target)
+    query = query.join(s.namespaces, s.namespaces.c.key == o.namespace)
+    found = [
+        row for row in tx.select_in(query, o.target, texts) if row.content != texts[row.target]
+    ]
+    for key, name in sorted({(row.key, row.name) for row in found}):
+        tx.find_key(name)  # nobody learns in it meanwhile
+        about = {row.target: row.id for row in found if row.key == key}
+        for column in (o.weight, s.weight_changes.c.delta):
+            of = column.table.c
+            edges = (of.namespace == key, of.kind == inhibits, of.target.in_(about))
+            tx.update(column.table, *edges, **{column.name: 0.0})
+        notes = {to_json(row.note).decode() for row in found if row.key == key}
+        gave = sa.or_(*(e.record.contains(f'{{"note":{n},', autoescape=True) for n in notes))
+        query = sa.select(e.sequence, e.record).where(e.namespace == key, gave)
+        for sequence, text in tx.run(query).all():
+            record = json.loads(text)
+            _take_back_blame(tx, name, record, about)
+            tx.update(s.feedback_effects, e.sequence == sequence, record=to_json(record).decode())
+        tx.increment_versions(key)
+
+
+def _take_back_blame(
+    tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
+) -> None:
+    """Take back what the effects of a feedback say against documents, given as ids by key."""
+    usage = [(one, won, *rest) for one, won, *rest in record["usage"] if one in about]
+    lost = tuple((one, 0.0, -losses, -nats) for one, _, losses, nats in usage)
+    add_usage(tx, c.AddUsage(namespace, lost))
+    kept = [tuple(row) for row in record["usage"] if row[0] not in about]
+    record["usage"] = [*kept, *((one, won, 0.0, 0.0) for one, won, *_ in usage)]
+    ids = {*about.values()}
+    for place, episode in enumerate(record["episodes"]):
+        identity, turns, credit, clock, labelled, users = episode
+        known = {"": credit, **parse_credit_by_user(credit, users)}
+        blame = {
+            user: {node: share for node, share in own.items() if node in ids and share < 0}
+            for user, own in known.items()
+        }
+        now = read_episode(tx, identity)
+        if now.turns and any(blame.values()):
+            by_user = {
+                u: add_credit(own, blame.get(u, {}), -1.0) for u, own in now.credit_by_user.items()
+            }
+            credit_now = add_credit(now.documents, blame[""], -1.0)
+            write_episode(
+                tx,
+                namespace,
+                identity,
+                now,
+                now._replace(documents=credit_now, credit_by_user=by_user),
+            )
+        rest = {user: add_credit(own, blame[user], -1.0) for user, own in known.items()}
+        record["episodes"][place] = (identity, turns, rest.pop(""), clock, labelled, rest)
+
+
+def parse_credit_by_user(credit: Mapping[str, float], users: Any) -> dict[str, Any]:
+    """Credit that a feedback gave in an episode by user; an earlier release kept the user alone."""
+    if isinstance(users, dict):
+        return users
+    return {users: dict(credit)} if users else {}
+
+
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
     """Add turns and credit to an episode."""
     before = read_episode(tx, change.id) if change.before is None else change.before
