@@ -17,6 +17,19 @@ def document(tmp_path, monkeypatch, cli):
     assert cli("add", "deploy.md").exit_code == 0
 
 
+def test_a_turn_is_named_by_its_option(cli, read):
+    """A turn in the place of something else is understood, or the sentence names ``--turn``."""
+    turn = read("query", "How do I deploy?")["turn_id"]
+    refused = cli("correct", turn, "Only on Sundays.")
+    assert (refused.exit_code, "crabpath correct TEXT --turn TURN" in refused.stderr) == (2, True)
+    for given in ([], [turn, "--turn", turn]):
+        refused = cli("undo", *given)
+        assert (refused.exit_code, "--turn, or --user" in refused.stderr) == (2, True)
+    for given in ([turn], ["--turn", turn]):
+        read("feedback", turn, "--outcome", "down")
+        assert read("undo", *given)["status"] == "undone"
+
+
 def test_teach_ask_correct_and_forget(cli, read):
     """A note answers its question; a correction comes before what it corrects."""
     question = "May I skip the pipeline?"
