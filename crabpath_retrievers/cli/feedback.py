@@ -135,7 +135,7 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
 
 def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="What is right.")],
-    more: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    more: Annotated[str | None, typer.Argument(hidden=True, metavar="--turn TURN")] = None,
     turn: Annotated[str | None, typer.Option(help="Turn id, or run id, that was wrong.")] = None,
     wrong: Annotated[
         list[str] | None,

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from heapq import merge
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -101,18 +102,18 @@ class Candidates:
     is_draft: bool = False
     """Whether ``order`` is what both rankings drafted."""
 
-    def weigh(self, pool: Sequence[Candidate]) -> Evidence:
-        """The evidence for some of the candidates."""
-        walk, read = self.walk, self.read
-        known = walk.support, walk.inhibition, self.seeds.information, read.stretch
-        return Evidence.from_pool(pool, *known)
-
     def list_corrections(self) -> frozenset[int]:
         """Indices of the corrections in the pool, which come on top of k documents."""
         if self.query.candidate_ids is not None:
             return frozenset()
         heads = enumerate(hit.head for hit in self.evidence.pool)
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
+
+    def separate(self) -> tuple[list[int], Evidence]:
+        """Indices of all candidates but corrections, and the evidence for these alone."""
+        notes = self.list_corrections()
+        rows = [i for i in range(len(self.evidence.pool)) if i not in notes]
+        return rows, self.evidence.select(rows) if notes else self.evidence
 
 
 @dataclass(slots=True)
@@ -123,8 +124,6 @@ class Ranking:
         found: The candidates.
         ranker: Of the namespace, or the one before any lesson.
         features: Of all candidates; those of documents as if there were no corrections.
-        rows: Indices of all candidates but corrections, which come on top of k documents.
-        alone: The evidence for these.
         matrix: The features that the ranker scores.
         among: Indices of the candidates that may be returned.
         spare: Notes that come behind all others, if there is room.
@@ -140,8 +139,6 @@ class Ranking:
     ranker: Ranker
     features: Matrix
     matrix: Matrix
-    rows: Sequence[int]
-    alone: Evidence
     among: Sequence[int] = ()
     spare: Sequence[int] = ()
     corrections: Mapping[int, int] = field(default_factory=dict)
@@ -187,17 +184,14 @@ class DocumentChooser:
         ranker, clock = self.ranker, found.seeds.clock
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(found.read, found.query.namespace, clock, found.explore)
-        notes, pool = found.list_corrections(), found.evidence.pool
-        rows, alone = range(len(pool)), found.evidence
-        features = matrix = compute_features(alone, ranker.sources)
-        if notes:
-            rows = [i for i in rows if i not in notes]
-            alone = found.weigh([pool[i] for i in rows])
+        features = matrix = compute_features(found.evidence, ranker.sources)
+        rows, alone = found.separate()
+        if alone is not found.evidence:
             features[rows] = compute_features(alone, ranker.sources)
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
-        ranking = Ranking(found, ranker, features, matrix, rows, alone, range(len(matrix)))
-        query = found.query
+        ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
+        query, pool = found.query, found.evidence.pool
         if query.one_per_document:
             _keep_best_chunks(ranking)
         if query.candidate_ids is not None:
@@ -222,11 +216,15 @@ class DocumentChooser:
         """
         found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
         if found.order is None:
-            rows, allowed = ranking.rows, set(ranking.among)
-            own, among = matrix[rows], [n for n, i in enumerate(rows) if i in allowed]
-            order = ranker.order(own, ranking.alone, found.query.k, among)
-            matrix[rows], ranking.order = own, [rows[n] for n in order]
-            _place(ranking, sorted(allowed.difference(rows)))
+            rows, alone = found.separate()
+            allowed, own = set(ranking.among), matrix[rows]
+            among = [n for n, i in enumerate(rows) if i in allowed]
+            order = [rows[n] for n in ranker.order(own, alone, found.query.k, among)]
+            matrix[rows] = own
+            for note in (notes := allowed.difference(rows)):  # as if each came first
+                ranker.cover(matrix, found.evidence, [note])
+            worse = (-ranker.log_odds(matrix)).tolist().__getitem__
+            ranking.order = [*merge(order, sorted(notes, key=worse), key=worse)]
         else:
             places = {found.evidence.pool[i].head.id: i for i in ranking.among}
             ranking.order = [places[name] for name in found.order if name in places]
@@ -433,17 +431,6 @@ def _choose_versions(ranking: Ranking) -> None:
     }
 
 
-def _place(ranking: Ranking, notes: Sequence[int]) -> None:
-    """Place corrections in the order of documents by their own odds, as if each came first."""
-    for note in notes:
-        ranking.ranker.cover(ranking.matrix, ranking.found.evidence, [note])
-    order, odds = [*ranking.order], ranking.ranker.log_odds(ranking.matrix).tolist()
-    for note in sorted(notes, key=odds.__getitem__, reverse=True):
-        place = next((n for n, i in enumerate(order) if odds[i] < odds[note]), len(order))
-        order.insert(place, note)
-    ranking.order = order
-
-
 def _put_versions_first(ranking: Ranking) -> None:
     """Put the right version of each text before the other ones."""
     placed: dict[int, None] = {}
@@ -542,10 +529,9 @@ def _insert_corrections(
 
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
     """The candidates without these documents."""
-    pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
-    return replace(
-        found, evidence=found.weigh(pool), better={}
-    )  # its indices are of the former pool
+    pool = found.evidence.pool
+    evidence = found.evidence.select([i for i, hit in enumerate(pool) if hit.head.id not in gone])
+    return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 
 def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:

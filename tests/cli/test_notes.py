@@ -20,11 +20,14 @@ def document(tmp_path, monkeypatch, cli):
 def test_a_turn_is_named_by_its_option(cli, read):
     """A turn in the place of something else is understood, or the sentence names ``--turn``."""
     turn = read("query", "How do I deploy?")["turn_id"]
-    refused = cli("correct", turn, "Only on Sundays.")
-    assert (refused.exit_code, "crabpath correct TEXT --turn TURN" in refused.stderr) == (2, True)
-    for given in ([], [turn, "--turn", turn]):
-        refused = cli("undo", *given)
-        assert (refused.exit_code, "--turn, or --user" in refused.stderr) == (2, True)
+    for given, sentence in (
+        (["correct", turn, "Only on Sundays."], "crabpath correct TEXT --turn TURN"),
+        (["undo"], "a feedback id, --turn, or --user and --source"),
+        (["undo", turn, "--turn", turn], "one of the three"),
+    ):
+        refused = cli(*given)
+        assert refused.exit_code == 2
+        assert sentence in " ".join(refused.stderr.split())
     for given in ([turn], ["--turn", turn]):
         read("feedback", turn, "--outcome", "down")
         assert read("undo", *given)["status"] == "undone"

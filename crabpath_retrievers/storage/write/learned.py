@@ -470,41 +470,47 @@ def _take_back_blame(
     tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
 ) -> None:
     """Take back what the effects of a feedback say against documents, given as ids by key."""
-    usage = [(one, won, *rest) for one, won, *rest in record["usage"] if one in about]
-    lost = tuple((one, 0.0, -losses, -nats) for one, _, losses, nats in usage)
+    counts = [row for row in record["usage"] if row[0] in about]
+    lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
     add_usage(tx, c.AddUsage(namespace, lost))
-    kept = [tuple(row) for row in record["usage"] if row[0] not in about]
-    record["usage"] = [*kept, *((one, won, 0.0, 0.0) for one, won, *_ in usage)]
+    for row in counts:
+        row[2:] = (0.0, 0.0)
     ids = {*about.values()}
-    for place, episode in enumerate(record["episodes"]):
-        identity, turns, credit, clock, labelled, users = episode
-        known = {"": credit, **parse_credit_by_user(credit, users)}
+    for episode in record["episodes"]:
+        credit = {"": episode[2], **_parse_credit_by_user(episode)}
         blame = {
             user: {node: share for node, share in own.items() if node in ids and share < 0}
-            for user, own in known.items()
+            for user, own in credit.items()
         }
-        now = read_episode(tx, identity)
-        if now.turns and any(blame.values()):
-            by_user = {
-                u: add_credit(own, blame.get(u, {}), -1.0) for u, own in now.credit_by_user.items()
-            }
-            credit_now = add_credit(now.documents, blame[""], -1.0)
-            write_episode(
-                tx,
-                namespace,
-                identity,
-                now,
-                now._replace(documents=credit_now, credit_by_user=by_user),
-            )
-        rest = {user: add_credit(own, blame[user], -1.0) for user, own in known.items()}
-        record["episodes"][place] = (identity, turns, rest.pop(""), clock, labelled, rest)
+        kept = {user: add_credit(own, blame[user], -1.0) for user, own in credit.items()}
+        of_all = blame.pop("")
+        undo_episode(tx, namespace, (episode[0], 0.0, of_all, None, 0.0, blame), last=False)
+        episode[2], episode[5] = kept.pop(""), kept
 
 
-def parse_credit_by_user(credit: Mapping[str, float], users: Any) -> dict[str, Any]:
-    """Credit that a feedback gave in an episode by user; an earlier release kept the user alone."""
-    if isinstance(users, dict):
-        return users
-    return {users: dict(credit)} if users else {}
+def _parse_credit_by_user(episode: Sequence[Any]) -> dict[str, Any]:
+    """Credit by user that effects added to an episode; an earlier release kept the user alone."""
+    documents, users = episode[2], episode[5]
+    return users if isinstance(users, dict) else {users: documents} if users else {}
+
+
+def undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
+    """Subtract what effects added to an episode; ``last`` if nothing was learned since."""
+    identity, turns, documents, clock, labelled, _ = episode
+    users, now = _parse_credit_by_user(episode), read_episode(tx, identity)
+    if now.turns:
+        by_user = {
+            user: add_credit(now.credit_by_user.get(user, {}), users.get(user, {}), -1.0)
+            for user in dict.fromkeys((*now.credit_by_user, *users))
+        }
+        after = EpisodeContent(
+            now.turns - turns,
+            now.labelled_turns - labelled,
+            add_credit(now.documents, documents, -1.0),
+            {user: credit for user, credit in by_user.items() if credit},
+            clock if last and clock is not None else now.clock,
+        )
+        write_episode(tx, name, identity, now, after)
 
 
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
