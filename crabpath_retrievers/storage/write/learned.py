@@ -477,15 +477,15 @@ def _take_back_blame(
         row[2:] = (0.0, 0.0)
     ids = {*about.values()}
     for episode in record["episodes"]:
-        credit = {"": episode[2], **_parse_credit_by_user(episode)}
+        credit: dict[Any, Any] = {None: episode[2], **_parse_credit_by_user(episode)}
         blame = {
             user: {node: share for node, share in own.items() if node in ids and share < 0}
             for user, own in credit.items()
         }
         kept = {user: add_credit(own, blame[user], -1.0) for user, own in credit.items()}
-        of_all = blame.pop("")
+        of_all = blame.pop(None)
         undo_episode(tx, namespace, (episode[0], 0.0, of_all, None, 0.0, blame), last=False)
-        episode[2], episode[5] = kept.pop(""), kept
+        episode[2], episode[5] = kept.pop(None), kept
 
 
 def _parse_credit_by_user(episode: Sequence[Any]) -> dict[str, Any]:
