@@ -1,4 +1,4 @@
-"""Optional parts, extras and objects of users: how they are found by name, or said to be missing."""
+"""Optional parts, extras and objects of users, found by name or said to be missing."""
 
 import sys
 from collections.abc import Mapping, Sequence
