@@ -361,8 +361,9 @@ class DocumentChooser:
             places[index]: places[note] for index, note in corrections.items() if index in places
         }
         least = self.settings.rank.min_probability
-        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))[together] >= least
-        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, fit, notes)}
+        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))
+        likely = (fit[together] >= least).tolist()
+        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, likely, notes)}
         if together and not kept:
             _log.warning("no document fits into max_tokens=%d: ask with more", max_tokens)
         ranking.order = [i for i in ranking.order if i in kept]
