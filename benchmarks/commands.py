@@ -281,7 +281,8 @@ def refresh_figures(
     for name in names or ():
         measure_run(name, data, output)
     faults, old = update_pages(check=check), list_old(read_figures())
-    for line in (*faults, *(f"old: {line}" for line in old)):
+    told = f"{len(old)} figures are older than their code: {', '.join(old)}"
+    for line in (*faults, *([told] if old else ())):
         typer.echo(line, err=True)
     raise typer.Exit(1 if faults or (fresh and old) else 0)
 
@@ -302,12 +303,12 @@ def draw_readme_chart(
 @app.command("house")
 @report_errors
 def measure_code() -> None:
-    """Count what the package consists of, where tests reach into it, and the way of a query."""
+    """Count what the package consists of, where tests reach into it, and four ways through it."""
     from benchmarks.house import measure_house, render_house
-    from benchmarks.passages import measure_queries, render_queries
+    from benchmarks.passages import measure_ways, render_ways
 
     typer.echo(render_house(measure_house()))
-    typer.echo(f"\n{render_queries(measure_queries())}")
+    typer.echo(f"\n{render_ways(measure_ways())}")
 
 
 @app.command("peers")

@@ -201,11 +201,7 @@ def update_pages(*, check: bool = False) -> list[str]:
 
 def list_old(runs: Mapping[str, Any]) -> list[str]:
     """Runs whose code has changed since they were measured."""
-    return [
-        f"{name} was measured on {run['date']} ({run['commit']}), and its code has changed since"
-        for name, run in runs.items()
-        if run["code"] != hash_code(ABOUT[run["about"]])
-    ]
+    return [name for name, run in runs.items() if run["code"] != hash_code(ABOUT[run["about"]])]
 
 
 def hash_code(packages: Sequence[str], root: Path = ROOT) -> str:

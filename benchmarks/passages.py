@@ -1,10 +1,10 @@
-"""Frames of a query that do no work of their own, but lead to the ones that do."""
+"""Frames of a query, a feedback and an addition that only lead to the ones that work."""
 
 import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -23,6 +23,7 @@ PAGES = {
     "Rollback": "If a deploy fails, roll back.",
     "Pasta": "Boil pasta for nine minutes.",
 }
+MORE = {"Mondays": "Deploy on Mondays only.", "Fridays": "Never deploy on a Friday."}
 WARMING = ("how do I roll back?", "what is compared with the last release?")
 CLOCKS = frozenset({"perf_counter", "monotonic", "time"})
 SIMPLE = (
@@ -32,7 +33,7 @@ SIMPLE = (
 
 
 class Frames(NamedTuple):
-    """The frames of one query in the package, each counted once however often it is resumed."""
+    """The frames of one call in the package, each counted once however often it is resumed."""
 
     files: int
     functions: int
@@ -46,8 +47,8 @@ class Frames(NamedTuple):
         return self.passages / self.frames
 
 
-def measure_queries() -> dict[str, Frames]:
-    """Follow a cold and a learned query through the package.
+def measure_ways() -> dict[str, Frames]:
+    """Follow a cold query, a feedback, a learned query and an addition through the package.
 
     A frame is a passage if its body only opens a resource, checks, times, or passes on its
     arguments to one call. So a body consists of these alone, and has one call at most beside
@@ -56,7 +57,7 @@ def measure_queries() -> dict[str, Frames]:
     them, as arguments, results or values of local names. Loops, arithmetic, containers and
     comprehensions are work. A ``contextmanager`` is a passage whatever its body is.
 
-    Questions before have had all statements compiled.
+    Calls before have had all statements compiled.
     """
     documents = [
         Document(text, metadata={"title": title, "source": f"{title}.md"})
@@ -69,14 +70,18 @@ def measure_queries() -> dict[str, Frames]:
         with retriever.memory:
             for question in WARMING:
                 retriever.invoke(question)
-            cold = _follow(lambda: retriever.invoke("how do I deploy?"))
+            ways = {"cold query": _follow(lambda: retriever.invoke("how do I deploy?"))}
             for _ in range(4):
                 found = retriever.invoke("how do I deploy the service?")
-                retriever.record(found, 1.0, used=[str(found[0].id)])
+                turn, used = found[0].metadata["crabpath"]["turn_id"], [str(found[0].id)]
+                ways["feedback"] = _follow(partial(retriever.record, turn, 1.0, used=used))
             for question in WARMING:
                 retriever.invoke(question)
-            learned = _follow(lambda: retriever.invoke("how do I deploy it?"))
-    return {"cold query": cold, "learned query": learned}
+            ways["learned query"] = _follow(lambda: retriever.invoke("how do I deploy it?"))
+            for title, text in MORE.items():
+                page = Document(text, metadata={"title": title, "source": f"{title}.md"})
+                ways["add one document"] = _follow(partial(retriever.add_documents, [page]))
+    return ways
 
 
 def _follow(job: Callable[[], object]) -> Frames:
@@ -119,7 +124,7 @@ def _find_passages(file: str) -> set[tuple[int, str]]:
 
 
 def is_passage(body: Sequence[ast.stmt]) -> bool:
-    """Tell whether a body only opens, checks, times or passes on, as in :func:`measure_queries`."""
+    """Tell whether a body only opens, checks, times or passes on, as in :func:`measure_ways`."""
     calls = [_count_calls(statement) for statement in body]
     return None not in calls and sum(filter(None, calls)) <= 1
 
@@ -165,11 +170,11 @@ def _is_simple(value: ast.expr) -> bool:
     return all(isinstance(part, SIMPLE) for part in ast.walk(value))
 
 
-def render_queries(queries: dict[str, Frames]) -> str:
+def render_ways(ways: dict[str, Frames]) -> str:
     """Write the figures as a table of Markdown."""
     rows = [
         f"| {name} | {own.files} | {own.functions} | {own.frames} | {own.share:.0%} |"
-        for name, own in queries.items()
+        for name, own in ways.items()
     ]
-    head = ["| query | files | functions | frames | only open, check, time or pass on |"]
+    head = ["| way | files | functions | frames | only open, check, time or pass on |"]
     return "\n".join([*head, "|---|---|---|---|---|", *rows])

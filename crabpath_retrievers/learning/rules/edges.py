@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from operator import attrgetter
 from types import MappingProxyType
 
 from crabpath_retrievers.config import LearningSettings
@@ -222,7 +223,7 @@ def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
 def find_best_seed(turn: Turn, other_than: str | None = None) -> str | None:
     """Return the best seed of a turn; None if it has no other."""
     seeds = (seed for seed in turn.seeds if seed.node != other_than)
-    best = max(seeds, key=lambda seed: seed.score, default=None)
+    best = max(seeds, key=attrgetter("score"), default=None)
     return best.node if best else None
 
 
