@@ -66,8 +66,9 @@ class EvaluationPlan:
         """Validate names and ranges; InvalidInputError says what to give instead."""
         _require_known("data set", self.dataset, (SAMPLE, *DATASETS))
         if (self.data is None) != (self.dataset == SAMPLE):
-            given = "has its own data: leave out" if self.dataset == SAMPLE else "needs"
-            msg = f"the data set {self.dataset!r} {given} --data"
+            msg = f"the data set {self.dataset!r} needs --data: crabpath fetch gets public ones"
+            if self.data is not None:
+                msg = f"the data set {self.dataset!r} has its own data: leave out --data"
             raise InvalidInputError(msg)
         _require_known("--setting", self.setting, SETTINGS)
         _require_known("--level", self.level, LEVELS)

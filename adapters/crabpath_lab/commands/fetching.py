@@ -12,7 +12,7 @@ from crabpath_retrievers.cli.commands import Output, dim, errors, make_table
 from crabpath_retrievers.errors import InvalidInputError
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="SET...", help="One or several; none prints all.")
+    list[str] | None, typer.Argument(metavar="SET", help="One or several; none prints all.")
 ]
 Data = Annotated[Path, typer.Option(help="Folder of data sets; each has its place in it.")]
 Source = Annotated[
