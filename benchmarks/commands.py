@@ -17,7 +17,7 @@ from crabpath_lab.output import (
     write_json,
 )
 from crabpath_retrievers import MissingExtraError
-from crabpath_retrievers.cli.commands import report_errors
+from crabpath_retrievers.cli.commands import Program, take_place
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
 
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
@@ -53,11 +53,12 @@ ReportFolder = Annotated[
     Path | None, typer.Option(help="Directory for a report with tables and plots.")
 ]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Program, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
-@report_errors
 def check_packages() -> None:
     """Benchmarks and studies of CrabPath. Run them from a checkout, after make env."""
     if missing := list_missing((*EXTRAS["eval"], "psutil", "scipy", "sklearn")):
@@ -69,7 +70,6 @@ def check_packages() -> None:
 
 
 @app.command("learning")
-@report_errors
 def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     hotpotqa: HotpotQA = None,
     two_wiki: TwoWiki = None,
@@ -115,7 +115,6 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
 
 
 @app.command("attribution")
-@report_errors
 def study_attribution(
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
     multihoprag: MultiHopRag = None,
@@ -135,7 +134,6 @@ def study_attribution(
 
 
 @app.command("episodes")
-@report_errors
 def study_episodes(
     tau_bench: Annotated[Path, typer.Option(help="Trajectories of tau-bench, JSON lines.")],
     cache: Cache = None,
@@ -153,7 +151,7 @@ def study_episodes(
 
 
 @app.command("region-quality")
-@report_errors
+@take_place
 def study_region_quality(
     store: Annotated[str, typer.Option("--store", "-s", help="Directory or database URL.")],
     level: Annotated[int | None, typer.Option(help="Of the regions; none: the finest.")] = None,
@@ -165,7 +163,6 @@ def study_region_quality(
 
 
 @app.command("sync")
-@report_errors
 def study_sync(
     docs: Annotated[Path, typer.Argument(help="A folder of Markdown files; it is copied.")],
     seeds: Annotated[int, typer.Option(help="How many edits are tried, each on its own.")] = 3,
@@ -180,7 +177,6 @@ def study_sync(
 
 
 @app.command("corrections")
-@report_errors
 def study_corrections(
     k: Annotated[int, typer.Option(help="Documents per answer.")] = 4,
     embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
@@ -199,7 +195,6 @@ def study_corrections(
 
 
 @app.command("poisoning")
-@report_errors
 def study_poisoning(
     data: Annotated[
         list[Path] | None,
@@ -224,7 +219,6 @@ def study_poisoning(
 
 
 @app.command("fit-prior")
-@report_errors
 def fit_prior_files(
     hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
     two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
@@ -244,7 +238,6 @@ def fit_prior_files(
 
 
 @app.command("soak")
-@report_errors
 def run_soak(
     only: Annotated[str | None, typer.Option(help="Names of checks, with commas.")] = None,
     minutes: Annotated[float, typer.Option(help="Most time for all of them together.")] = 15.0,
@@ -262,7 +255,6 @@ def run_soak(
 
 
 @app.command("figures")
-@report_errors
 def refresh_figures(
     names: Annotated[list[str] | None, typer.Argument(help="Runs to measure again first.")] = None,
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path(),
@@ -288,7 +280,6 @@ def refresh_figures(
 
 
 @app.command("chart")
-@report_errors
 def draw_readme_chart(
     names: Annotated[list[str] | None, typer.Argument(help="Runs of docs/figures.json.")] = None,
     write: Annotated[Path, typer.Option(help="The SVG file.")] = Path("docs/assets/recall.svg"),
@@ -301,7 +292,6 @@ def draw_readme_chart(
 
 
 @app.command("house")
-@report_errors
 def measure_code() -> None:
     """Count what the package consists of, where tests reach into it, and four ways through it."""
     from benchmarks.house import measure_house, render_house
@@ -312,7 +302,6 @@ def measure_code() -> None:
 
 
 @app.command("peers")
-@report_errors
 def compare_peers(
     data: Annotated[list[Path] | None, typer.Option(help="Folders in BEIR format.")] = None,
     parts: Annotated[str, typer.Option(help="cold, streams or siblings.")] = "cold,streams",
@@ -336,7 +325,6 @@ def compare_peers(
 
 
 @app.command("speed")
-@report_errors
 def time_retrieval(
     data: BeirFolder = None,
     limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 100,
@@ -352,7 +340,6 @@ def time_retrieval(
 
 
 @app.command("learned-latency")
-@report_errors
 def time_learned(
     data: Annotated[Path, typer.Option(help="A folder in BEIR format.")],
     taught: Annotated[int | None, typer.Option(help="Questions that teach; none: all.")] = None,
@@ -369,7 +356,6 @@ def time_learned(
 
 
 @app.command("warm-start")
-@report_errors
 def study_warm_start(
     data: Annotated[Path, typer.Option(help="A BEIR folder with qrels/train.tsv.")],
     taught: Annotated[int | None, typer.Option(help="Questions that teach; none: all.")] = None,
@@ -385,7 +371,6 @@ def study_warm_start(
 
 
 @app.command("scale")
-@report_errors
 def time_workers(
     documents: Annotated[int, typer.Option(help="Synthetic documents; 0 skips them.")] = 3000,
     seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 8.0,
@@ -407,7 +392,6 @@ def time_workers(
 
 
 @app.command("load")
-@report_errors
 def apply_load(
     minutes: Annotated[float, typer.Option(help="How long.")] = 10.0,
     clients: Annotated[int, typer.Option(help="Threads that ask, rate and add.")] = 64,
@@ -422,7 +406,6 @@ def apply_load(
 
 
 @app.command("replica")
-@report_errors
 def time_replica(
     documents: Annotated[int, typer.Option(help="Synthetic documents.")] = 3000,
     questions: Annotated[int, typer.Option(help="Questions, asked on both in turns.")] = 200,
@@ -435,7 +418,6 @@ def time_replica(
 
 
 @app.command("serve")
-@report_errors
 def measure_server(
     minutes: Annotated[float, typer.Option(help="How long the clients ask.")] = 10.0,
     clients: Annotated[int, typer.Option(help="Clients, each with a token of its own.")] = 64,
@@ -455,7 +437,6 @@ def measure_server(
 
 
 @app.command("serve-memory")
-@report_errors
 def measure_worker_memory(
     requests: Annotated[int, typer.Option(help="Requests of all kinds.")] = 20_000,
     feedbacks: Annotated[int, typer.Option(help="How many of them are feedback.")] = 5_000,
@@ -467,7 +448,6 @@ def measure_worker_memory(
 
 
 @app.command("million")
-@report_errors
 def time_large_store(
     nodes: Annotated[int, typer.Option(help="Nodes, ten edges each.")] = 1_000_000,
     database: Annotated[
@@ -482,7 +462,6 @@ def time_large_store(
 
 
 @app.command("no-harm")
-@report_errors
 def study_no_harm(
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")],
     datasets: Annotated[str, typer.Option(help="Names, with commas; all for all.")] = "all",
@@ -506,7 +485,6 @@ def study_no_harm(
 
 
 @app.command("twins")
-@report_errors
 def study_twins(
     members: Annotated[str, typer.Option(help="Texts of a family, with commas.")] = "100,500,2000",
     families: Annotated[str, typer.Option(help="Names, with commas; all for all.")] = "all",
@@ -531,7 +509,6 @@ def study_twins(
 
 
 @app.command("siblings")
-@report_errors
 def study_siblings(
     members: Annotated[str, typer.Option(help="Numbers of products, with commas.")] = "20,100,1000",
     embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm",
@@ -558,7 +535,6 @@ def study_siblings(
 
 
 @app.command("sibling-words")
-@report_errors
 def study_sibling_words(
     background: Annotated[
         Path | None, typer.Option(help="BEIR folder, among whose documents the pages are.")
@@ -588,7 +564,6 @@ def study_sibling_words(
 
 
 @app.command("kinds")
-@report_errors
 def study_kinds(
     embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm",
     cache: Cache = None,
@@ -609,7 +584,6 @@ def study_kinds(
 
 
 @app.command("routes")
-@report_errors
 def study_routes(
     rounds: Annotated[int, typer.Option(help="How often each question is asked.")] = 10,
     cache: Cache = None,
@@ -631,7 +605,6 @@ def study_routes(
 
 
 @app.command("paraphrases")
-@report_errors
 def study_paraphrases(
     data: Annotated[Path, typer.Option(help="A folder in BEIR format, such as manuals.")],
     embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
@@ -648,7 +621,6 @@ def study_paraphrases(
 
 
 @app.command("versions")
-@report_errors
 def study_versions(cache: Cache = None) -> None:
     """Measure which of two dated versions that contradict each other stands first."""
     from benchmarks.no_harm import EMBEDDERS
@@ -660,7 +632,6 @@ def study_versions(cache: Cache = None) -> None:
 
 
 @app.command("small-talk")
-@report_errors
 def study_small_talk(
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")],
     datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "manuals,stackfaq,chunks",
@@ -683,7 +654,6 @@ def study_small_talk(
 
 
 @app.command("sqlite-manual")
-@report_errors
 def make_sqlite_manual(
     folder: Annotated[Path, typer.Argument(help="New folder of the data set.")],
     pages: Annotated[
@@ -698,7 +668,6 @@ def make_sqlite_manual(
 
 
 @app.command("hosts")
-@report_errors
 def time_hosts() -> None:
     """Measure what each host framework adds to a call, and a hundred calls at once."""
     from benchmarks.speed.hosts import measure_hosts
@@ -707,7 +676,6 @@ def time_hosts() -> None:
 
 
 @app.command("health")
-@report_errors
 def study_health(
     nodes: Annotated[int, typer.Option(help="Document chunks.")] = 100_000,
     degree: Annotated[int, typer.Option(help="Edges of the text per chunk.")] = 10,
@@ -725,7 +693,6 @@ def study_health(
 
 
 @app.command("maintenance")
-@report_errors
 def time_maintenance(
     nodes: Annotated[int, typer.Option(help="Document chunks, ten edges each.")] = 100_000,
     learned: Annotated[int, typer.Option(help="Learned weights.")] = 50_000,

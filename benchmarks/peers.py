@@ -6,13 +6,11 @@ one page among many alike, and how many of the other first answers are lost by i
 """
 
 import importlib.metadata
-import math
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
@@ -21,6 +19,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.peer_packages import COLD, LEARNERS, SHOWN, Corpus, Package, Peer
 from benchmarks.siblings import generate_products
 from crabpath_lab.datasets import Dataset
+from crabpath_lab.scoring.measures import score_rankings
 from crabpath_lab.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -48,36 +47,6 @@ _KINDS = {
 _PRODUCTS, _TRIALS = 40, 4  # a trial reports one product of each kind
 
 
-class PeerFigures(NamedTuple):
-    """Scores of a system, one value for each question, in the order in which they were asked.
-
-    Attributes:
-        name: The system.
-        recall: Share of the right documents among the first five.
-        ndcg: Normalized gain of the ten shown.
-    """
-
-    name: str
-    recall: list[float]
-    ndcg: list[float]
-
-
-class SiblingTrials(NamedTuple):
-    """First answers that are right, before a report and after it, one value for each trial.
-
-    Attributes:
-        name: The system.
-        before: Right first answers before the report.
-        after: Those after it.
-        lost: Questions answered rightly before, and no longer after.
-    """
-
-    name: str
-    before: list[int]
-    after: list[int]
-    lost: list[int]
-
-
 def measure_peers(
     parts: Sequence[str],
     datasets: Sequence[Dataset],
@@ -97,21 +66,21 @@ def measure_peers(
         yield f"\n## {part}\n"
         ready = list[str]()
         for name, package in PARTS[part].items():
-            versions = {one: _read_version(one) for one in package.distributions}
             if names is not None and name not in names:
                 continue
+            versions = {one: _read_version(one) for one in package.distributions}
             if None in versions.values():
                 yield f"- {name}: left out; `pip install {' '.join(versions)}` brings it"
             else:
                 yield f"- {name}: {', '.join(f'{a} {b}' for a, b in versions.items())}"
                 ready.append(name)
-        yield f"\n{SIBLINGS_HEADER if part == 'siblings' else ANSWERS_HEADER}"
         if part == "siblings":
-            yield from map(render_trials, measure_reports(embeddings, ready))
-        for dataset in datasets if part != "siblings" else ():
-            yield from render_answers(
-                dataset.name, measure_answers(part, dataset, embeddings, ready)
-            )
+            yield f"\n{SIBLINGS_HEADER}"
+            yield from measure_reports(embeddings, ready)
+        else:
+            yield f"\n{ANSWERS_HEADER}"
+            for dataset in datasets:
+                yield from measure_answers(part, dataset, embeddings, ready)
 
 
 def _read_version(distribution: str) -> str | None:
@@ -124,25 +93,37 @@ def _read_version(distribution: str) -> str | None:
 
 def measure_answers(
     part: str, dataset: Dataset, embeddings: Embeddings, names: Sequence[str]
-) -> Iterator[PeerFigures]:
-    """Yield the scores of each system: cold ones are told nothing, the others after each answer."""
+) -> Iterator[str]:
+    """Yield a row for each system: cold ones are told nothing, the others after each answer."""
+    qrels = {query: dataset.qrels[query] for query in dataset.queries}
+    ours: list[float] | None = None
     for name in names:
-        found = PeerFigures(name, [], [])
+        shown = dict[str, list[str]]()
         with open_peer(PARTS[part][name], dataset.documents, embeddings) as peer:
             for query, text in dataset.queries.items():
-                gold = dataset.qrels[query]
-                shown = peer.ask(text)[:SHOWN]
-                found.recall.append(len(gold.intersection(shown[:_K])) / len(gold))
-                found.ndcg.append(compute_ndcg(shown, gold))
+                shown[query] = peer.ask(text)[:SHOWN]
                 if part == "streams":
-                    peer.tell([document for document in shown if document in gold])
-        yield found
+                    peer.tell([found for found in shown[query] if found in qrels[query]])
+        scores = score_rankings(qrels, shown, [_K])
+        recall, gain = scores[f"recall@{_K}"], scores[f"ndcg@{SHOWN}"]
+        less = "" if ours is None else _render_difference(ours, recall)
+        ours = recall if name == _OURS else ours
+        ends = bootstrap_interval(recall)
+        bounds = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
+        yield (
+            f"| {dataset.name} | {name} | {len(recall)} | {np.mean(recall):.3f}{bounds} | "
+            f"{np.mean(recall[len(recall) // 2 :]):.3f} | {np.mean(gain):.3f} | {less} |"
+        )
 
 
 def measure_reports(
     embeddings: Embeddings, names: Sequence[str], *, seed: int = 0
-) -> Iterator[SiblingTrials]:
-    """Yield what one true report does to the other first answers, each trial on a new memory."""
+) -> Iterator[str]:
+    """Yield a row for each system: means over trials, each on a new memory.
+
+    A trial counts the first answers that are right before one true report and after it, and the
+    other ones that the report loses.
+    """
     rng = random.Random(seed)  # noqa: S311  reproducible data
     products = list(generate_products(_PRODUCTS, seed))
     asks = {
@@ -155,17 +136,19 @@ def measure_reports(
     )
     reported = [f"{name}: {kind}" for name in rng.sample(products, _TRIALS) for kind in _KINDS]
     for name in names:
-        found = SiblingTrials(name, [], [], [])
+        trials = list[tuple[int, int, int]]()
         for page in reported:
             with open_peer(LEARNERS[name], documents, embeddings) as peer:
                 before = {asked for asked, text in asks.items() if peer.ask(text)[:1] == [asked]}
                 shown = peer.ask(asks[page])[:SHOWN]
                 peer.tell([document for document in shown if document == page])
                 after = {asked for asked, text in asks.items() if peer.ask(text)[:1] == [asked]}
-            found.before.append(len(before))
-            found.after.append(len(after))
-            found.lost.append(len(before - after - {page}))
-        yield found
+            trials.append((len(before), len(after), len(before - after - {page})))
+        first, then, lost = zip(*trials, strict=True)
+        yield (
+            f"| {name} | {np.mean(first):.1f} | {np.mean(then):.1f} "
+            f"({min(then)} to {max(then)}) | {np.mean(lost):.1f} |"
+        )
 
 
 @contextmanager
@@ -173,17 +156,10 @@ def open_peer(
     package: Package, documents: tuple[Document, ...], embeddings: Embeddings
 ) -> Iterator[Peer]:
     """Open a system over documents, in a folder that is deleted afterwards."""
-    with (
-        TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as folder,
-        ExitStack() as stack,
-    ):
-        yield package.open(Corpus(documents, embeddings, Path(folder), stack))
-
-
-def compute_ndcg(shown: Sequence[str], gold: Collection[str]) -> float:
-    """Normalized gain of the documents that were shown, each of the right ones worth the same."""
-    gain = sum(1 / math.log2(place + 2) for place, name in enumerate(shown) if name in gold)
-    return gain / sum(1 / math.log2(place + 2) for place in range(min(len(gold), SHOWN)))
+    with ExitStack() as stack:
+        folder = TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True)
+        place = Path(stack.enter_context(folder))
+        yield package.open(Corpus(documents, embeddings, place, stack))
 
 
 ANSWERS_HEADER = (
@@ -194,32 +170,6 @@ SIBLINGS_HEADER = (
     "| system | right before | right after one report, least to most | others lost |\n"
     "|---|---|---|---|"
 )
-
-
-def render_answers(data: str, rows: Iterable[PeerFigures]) -> Iterator[str]:
-    """Rows of a Markdown table, with differences to CrabPath where it stands above."""
-    ours: PeerFigures | None = None
-    for row in rows:
-        ours = row if row.name == _OURS else ours
-        half = len(row.recall) // 2
-        less = "" if ours is None or ours is row else _render_difference(ours.recall, row.recall)
-        yield (
-            f"| {data} | {row.name} | {len(row.recall)} | {_render_mean(row.recall)} | "
-            f"{np.mean(row.recall[half:]):.3f} | {np.mean(row.ndcg):.3f} | {less} |"
-        )
-
-
-def render_trials(row: SiblingTrials) -> str:
-    """A row of a Markdown table: means over the trials."""
-    return (
-        f"| {row.name} | {np.mean(row.before):.1f} | {np.mean(row.after):.1f} "
-        f"({min(row.after)} to {max(row.after)}) | {np.mean(row.lost):.1f} |"
-    )
-
-
-def _render_mean(values: Sequence[float]) -> str:
-    ends = bootstrap_interval(values)
-    return f"{np.mean(values):.3f}" + ("" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})")
 
 
 def _render_difference(ours: Sequence[float], theirs: Sequence[float]) -> str:

@@ -3,7 +3,8 @@
 The adapters in this repository import only from here and from ``crabpath_retrievers``. A retrieval
 or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are
 found in documents by their ``METADATA_KEY`` metadata; reported events become feedback by
-:func:`make_event_feedback`. A :class:`StoreKind` says what a vector store does differently.
+:func:`make_event_feedback`. A :class:`StoreKind` says what a vector store does differently;
+:func:`parse_filter` and :func:`make_test` read filters for an index or a store.
 """
 
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
@@ -30,6 +31,7 @@ from crabpath_retrievers.core.metadata import (
     Group,
     KeyCondition,
     make_test,
+    parse_filter,
     require_bounded,
 )
 from crabpath_retrievers.core.processes import BackgroundWorker, make_lock
@@ -49,7 +51,7 @@ from crabpath_retrievers.core.query import (
     remove_answer_metadata,
 )
 from crabpath_retrievers.core.records import Hop, Vector
-from crabpath_retrievers.core.text import is_blank, to_plain
+from crabpath_retrievers.core.text import describe_type, is_blank, to_plain
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
@@ -107,6 +109,7 @@ __all__ = [
     "arun",
     "arun_with_timeout",
     "collect_exception_names",
+    "describe_type",
     "explain_unknown",
     "find_namespace",
     "find_session",
@@ -118,6 +121,7 @@ __all__ = [
     "make_lock",
     "make_outcome_feedback",
     "make_test",
+    "parse_filter",
     "parse_namespace",
     "parse_outcome",
     "parse_output",

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
@@ -21,6 +22,7 @@ from llama_index.core.llms import MockLLM
 from markdown_it import MarkdownIt
 from served import running
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import crabpath_retrievers
 import langgraph_crabpath
@@ -255,6 +257,13 @@ def check_shadow(it):
 def check_extending(it):
     assert len(it.found.documents) == 3
     assert it.memory.info()["edges"] == {"link": 6}
+    program = typer.Typer()
+    it.register(program)
+    it.memory.close()
+    said = CliRunner().invoke(program, ["extended"])
+    assert (said.exit_code, said.stdout) == (0, "1\n")
+    said = CliRunner().invoke(program, ["extended", "--least", "2"])
+    assert "there are 1 turns, not 2" in str(said.exception)
 
 
 def check_one_database(it):

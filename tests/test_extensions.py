@@ -2,11 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from uuid import uuid4
 
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from vector_table import Table
 
 from crabpath_retrievers import (
@@ -20,6 +22,7 @@ from crabpath_retrievers import (
     RoutingResult,
     Settings,
 )
+from crabpath_retrievers.integration import StoreKind
 
 PLAIN = DeterministicFakeEmbedding(size=8)
 
@@ -93,6 +96,82 @@ def test_an_index_that_ignores_filters_leaks_nothing(open_memory, confined):
             memory.retrieve("Page 1", filter={"owner": "a"}, confined=confined, **options)
     assert len(memory.retrieve("Page 1", k=3, filter={}).documents) == 3
     assert memory.info()["turns"] == 1
+
+
+class Claiming(Shelf):
+    """It says that it reads filters, and ignores them."""
+
+    reads_filters = True
+
+
+class Forgetful(InMemoryVectorStore):
+    """A store that takes any argument, and ignores the filter."""
+
+    def similarity_search_by_vector(self, embedding, k=4, **_):
+        return super().similarity_search_by_vector(embedding, k)
+
+
+class ForgetfulKind(StoreKind, of="Forgetful"):
+    """A kind that translates filters."""
+
+    def translate(self, condition):
+        return condition
+
+
+class Unknown(VectorStore):
+    """A store without a kind, whose filters are in its own language: here it ignores them."""
+
+    def __init__(self):
+        self.inner = Forgetful(PLAIN)
+
+    @classmethod
+    def from_texts(cls, *_, **__):
+        raise NotImplementedError
+
+    def add_documents(self, documents, **options):
+        return self.inner.add_documents(documents, **options)
+
+    def similarity_search(self, query, k=4, **_):
+        raise NotImplementedError
+
+    def similarity_search_by_vector(self, embedding, k=4, **_):
+        return self.inner.similarity_search_by_vector(embedding, k)
+
+
+def find_ids(memory, **options):
+    return {found.node.id for found in memory.retrieve("Page 1", k=3, **options).documents}
+
+
+@pytest.mark.parametrize("confined", [True, False])
+@pytest.mark.parametrize(
+    "make", [Claiming, lambda: Forgetful(PLAIN), Unknown], ids=["index", "kind", "unknown store"]
+)
+def test_what_a_filter_does_not_allow_is_left_out(open_memory, make, confined):
+    """An index or store that ignores filters leaks nothing."""
+    memory = open_memory(vectors=make())
+    assert find_ids(memory) == {"0", "1", "2"}
+    for owner, ids in (("a", {"0", "2"}), ("b", {"1"}), ("nobody", set())):
+        condition = {"owner": owner}
+        assert find_ids(memory, filter=condition, confined=confined) == ids
+        assert find_ids(memory, filter=condition, candidate_ids=["0", "1"]) == ids - {"2"}
+
+
+def test_a_leak_is_logged_once(open_memory, caplog):
+    name = f"Index{uuid4().hex}"
+    memory = open_memory(vectors=type(name, (Claiming,), {})())
+    for owner in "ab":
+        memory.retrieve("Page 1", filter={"owner": owner})
+    (said,) = [text for text in caplog.messages if name in text]
+    assert said.startswith(f"{name} returned documents that the filter does not allow")
+
+
+@pytest.mark.parametrize(
+    "condition", [{"metadata.owner": "a"}, {"term": {"owner": "a"}}, {"tags": "x"}], ids=str
+)
+def test_a_filter_in_the_own_language_of_a_store_is_left_to_it(open_memory, condition):
+    memory = open_memory(vectors=Unknown())
+    memory.add_documents([Document("Page 3", id="3", metadata={"tags": ["x", "y"]})])
+    assert len(find_ids(memory, filter=condition)) == 3
 
 
 @pytest.mark.parametrize(

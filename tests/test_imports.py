@@ -111,7 +111,8 @@ def test_adapters_of_hosts_import_public_names_only():
         ("mcp.server", "crabpath_server; crabpath_server.Access", r"needs mcp: .*\[server\]"),
         ("mcp.server", "crabpath_server.mcp", r"needs mcp: .*\[server\]"),
         ("starlette", "crabpath_server.app", r"needs starlette: .*\[server\]"),
-        ("bm25s", "crabpath_lab; crabpath_lab.METHODS", r"METHODS needs bm25s: .*\[eval\]"),
+        ("bm25s", "crabpath_lab; crabpath_lab.METHODS", r"methods needs bm25s: .*\[eval\]"),
+        ("bm25s", "crabpath_lab.methods", r"crabpath_lab.methods needs bm25s: .*\[eval\]"),
         ("ir_measures", "crabpath_lab; crabpath_lab.evaluate", r"needs ir_measures: .*\[eval\]"),
         (
             "langchain_classic",

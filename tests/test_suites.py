@@ -9,7 +9,7 @@ import pytest
 from langchain_core.documents import Document
 from vector_table import Table
 
-from crabpath_lab.streams import FrozenLearner
+from crabpath_lab.streams import FrozenLearner, ReturnedChunk
 from crabpath_lab.testing import LearnerTests
 from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult
 from crabpath_retrievers.testing import LinkerTests, RouterTests, VectorIndexTests
@@ -397,10 +397,41 @@ class Recording(Level):
         self.frozen.memory.teach("A note.", namespace="learned")
 
 
+class Distorting(Level):
+    """Each ranking is wrong in one way."""
+
+    def rank(self, query, vector, k):
+        return self.distort(super().rank(query, vector, k))
+
+
+class Repeating(Distorting):
+    def distort(self, found):
+        return [found[0], *found[:-1]]
+
+
+class Unsure(Distorting):
+    def distort(self, found):
+        return [one._replace(odds=float("nan")) for one in found]
+
+
+class Inventing(Distorting):
+    def distort(self, found):
+        return [one._replace(chunk=ReturnedChunk("invented", "invented")) for one in found[:1]]
+
+
+class Counting(Level):
+    def learn(self, lesson):
+        return 42
+
+
 class TestBrokenLearners(LearnerTests):
     @pytest.fixture(
         params=[
             (Generous, "it_ranks_the_best_documents"),
+            (Repeating, "it_ranks_the_best_documents"),
+            (Unsure, "it_ranks_the_best_documents"),
+            (Inventing, "it_ranks_the_best_documents"),
+            (Counting, "it_learns_from_feedback_of_every_kind"),
             (Picky, "it_learns_from_feedback_of_every_kind"),
             (Stubborn, "every_lesson_can_be_corrected"),
             (Grudging, "a_corrected_learner_ranks_as_one_that_was_never_wrong"),

@@ -1,7 +1,7 @@
 """What commands share: options, output, exit codes for errors, and how they join the command line.
 
 A part has an entry point of the group ``crabpath.commands``: a function that takes an application
-and adds its commands to it.
+and adds its commands to it. Whatever adds them, their errors are printed by :class:`Program`.
 """
 
 import inspect
@@ -25,12 +25,12 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 from typing_extensions import TypedDict, get_type_hints
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.extras import PARTS, explain_missing_part
+from crabpath_retrievers.core.extras import PARTS, explain_missing_part, load_attribute
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -94,7 +94,8 @@ EmbedderName = Annotated[
         "--embeddings",
         envvar="CRABPATH_EMBEDDINGS",
         metavar="PROVIDER:MODEL",
-        help="Embedder, such as openai:text-embedding-3-small; the memory remembers it.",
+        help="Embedder, such as openai:text-embedding-3-small, which the memory remembers; or "
+        "module:attribute for one of yours.",
     ),
 ]
 
@@ -257,11 +258,27 @@ def _list_parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
     return found
 
 
-def report_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that prints errors of the library as one sentence, and exits with a code.
+class Program(TyperGroup):
+    """A program that prints errors of the library as one sentence, and exits with a code."""
 
-    One whose only place is a store takes it as an argument, too; one that takes a ``file`` takes it
-    as an argument before that.
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        logging.lastResort = _Warnings(logging.WARNING)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            errors.print("Stopped")
+            raise typer.Exit(130) from None
+        except CrabPathError as error:
+            errors.print(f"[red]Error:[/red] {escape(str(error))}")
+            usage = isinstance(error, (InvalidInputError, NotFoundError))
+            raise typer.Exit(2 if usage else 1) from error
+
+
+def take_place(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose only place is a store takes it as an argument, too.
+
+    One that takes a ``file`` takes it as an argument before that.
     """
     parameters, kind = _list_parameters(command), inspect.Parameter.KEYWORD_ONLY
     names = {parameter.name for parameter in parameters}
@@ -274,23 +291,29 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(
         *args: Any, context: typer.Context, place: str | None = None, **kwargs: Any
     ) -> None:
-        logging.lastResort = _Warnings(logging.WARNING)
-        try:
-            if place is not None and "file" in kwargs:
-                place, kwargs["file"] = str(kwargs["file"]), Path(place)
-            if place is not None:
-                _require_one_store(context, place, kwargs["store"])
-                kwargs["store"] = place
-            command(*args, **kwargs)
-        except KeyboardInterrupt:
-            errors.print("Stopped")
-            raise typer.Exit(130) from None
-        except CrabPathError as error:
-            errors.print(f"[red]Error:[/red] {escape(str(error))}")
-            usage = isinstance(error, (InvalidInputError, NotFoundError))
-            raise typer.Exit(2 if usage else 1) from error
+        if place is not None and "file" in kwargs:
+            place, kwargs["file"] = str(kwargs["file"]), Path(place)
+        if place is not None:
+            _require_one_store(context, place, kwargs["store"])
+            kwargs["store"] = place
+        if kwargs.get("embeddings"):
+            kwargs["embeddings"] = _load_embedder(kwargs["embeddings"])
+        command(*args, **kwargs)
 
     return _declare(wrapper, parameters)
+
+
+def _load_embedder(name: str) -> Any:
+    """The object that ``module:attribute`` names; any other text as it is, such as a provider's."""
+    try:
+        found = load_attribute(name)
+    except Exception as error:  # whatever a module of others raises
+        module, _, attribute = name.partition(":")
+        if {getattr(error, "name", None)} & {module, attribute}:  # of a provider and its model
+            return name
+        msg = f"--embeddings {name} cannot be loaded ({type(error).__name__}: {error})"
+        raise InvalidInputError(msg) from error
+    return name if found is None else found
 
 
 def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
@@ -336,7 +359,7 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
         default=False,
         annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
     )
-    return report_errors(_declare(wrapper, [*_list_parameters(command), flag]))
+    return take_place(_declare(wrapper, [*_list_parameters(command), flag]))
 
 
 Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
@@ -382,7 +405,7 @@ def add_commands(app: typer.Typer, panel: str, commands: Commands) -> None:
 def add_programs(app: typer.Typer, panel: str, programs: Mapping[str, Callable[..., None]]) -> None:
     """Add commands that print by themselves."""
     for name, program in programs.items():
-        app.command(name, rich_help_panel=panel)(report_errors(program))
+        app.command(name, rich_help_panel=panel)(take_place(program))
 
 
 def add_group(app: typer.Typer, panel: str, name: str, summary: str, commands: Commands) -> None:
@@ -446,4 +469,4 @@ def _add_missing(app: typer.Typer, name: str, why: str) -> None:
         "allow_extra_args": True,
         "allow_interspersed_args": False,
     }
-    app.command(name, hidden=True, context_settings=any_words)(report_errors(refuse))
+    app.command(name, hidden=True, context_settings=any_words)(refuse)

@@ -6,9 +6,10 @@ import typer
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import documents, feedback, queries
-from crabpath_retrievers.cli.commands import Commands, add_commands, add_group, add_parts
+from crabpath_retrievers.cli.commands import Commands, Program, add_commands, add_group, add_parts
 
 app = typer.Typer(
+    cls=Program,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

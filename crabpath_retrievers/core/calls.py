@@ -38,8 +38,6 @@ from weakref import WeakKeyDictionary, WeakSet
 from opentelemetry.context import attach, detach
 from opentelemetry.metrics import (
     CallbackOptions,
-    Counter,
-    Histogram,
     Meter,
     MeterProvider,
     Observation,
@@ -696,39 +694,36 @@ def count_records(count: int) -> Mapping[str, AttributeValue]:
 # Metrics.
 
 
-class _Instruments(NamedTuple):
+class _Instruments:
     """The instruments of one meter."""
 
-    queries: Counter
-    duration: Histogram
-    feedback: Counter
-    learned: Counter
-    lift: Histogram
-
-
-def _make_instruments(meter: Meter) -> _Instruments:
-    meter.create_observable_gauge(
-        "crabpath.waiting",
-        [_observe_waiting],
-        unit="{feedback}",
-        description="Feedback of the open memories that waits to be learned from",
-    )
-    return _Instruments(
-        meter.create_counter("crabpath.queries", "{query}", "Queries, failed ones too"),
-        meter.create_histogram(
+    def __init__(self, meter: Meter) -> None:
+        meter.create_observable_gauge(
+            "crabpath.waiting",
+            [_observe_waiting],
+            unit="{feedback}",
+            description="Feedback of the open memories that waits to be learned from",
+        )
+        self.queries = meter.create_counter(
+            "crabpath.queries", "{query}", "Queries, failed ones too"
+        )
+        self.duration = meter.create_histogram(
             "crabpath.query.duration",
             "s",
             "Duration of queries",
             explicit_bucket_boundaries_advisory=_BUCKET_SECONDS,
-        ),
-        meter.create_counter("crabpath.feedback", "{feedback}", "Recorded feedback by status"),
-        meter.create_counter("crabpath.learned", "{feedback}", "Feedback that was learned from"),
-        meter.create_histogram(
+        )
+        self.feedback = meter.create_counter(
+            "crabpath.feedback", "{feedback}", "Recorded feedback by status"
+        )
+        self.learned = meter.create_counter(
+            "crabpath.learned", "{feedback}", "Feedback that was learned from"
+        )
+        self.lift = meter.create_histogram(
             "crabpath.lift",
             description="What learning gained on turns judged without regard to what was shown",
             explicit_bucket_boundaries_advisory=_LIFT_BUCKETS,
-        ),
-    )
+        )
 
 
 def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
@@ -746,7 +741,7 @@ def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
 
 
 _memories: WeakSet[Any] = WeakSet()
-_instruments = [_make_instruments(get_meter(_SCOPE))]
+_instruments = [_Instruments(get_meter(_SCOPE))]
 
 
 def observe_memory(memory: ObservedMemory) -> None:
@@ -773,4 +768,4 @@ def count_lesson(gained: float | None = None) -> None:
 
 def report_metrics(provider: MeterProvider) -> None:
     """Report metrics from now on to a provider besides that of the process."""
-    _instruments.append(_make_instruments(provider.get_meter(_SCOPE)))
+    _instruments.append(_Instruments(provider.get_meter(_SCOPE)))

@@ -259,6 +259,13 @@ def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:
     return lambda metadata: (_identify(metadata.get(key)) in allowed) == is_positive
 
 
+def list_keys(condition: Condition) -> set[str]:
+    """The keys that a condition reads."""
+    if isinstance(condition, Group):
+        return set[str]().union(*map(list_keys, condition.parts))
+    return {condition.key}
+
+
 def _identify(value: object) -> tuple[bool, object]:
     """A value that equals those of the same kind: True is no 1, and lists are no values."""
     return isinstance(value, bool), value if isinstance(value, (str, int, float)) else None

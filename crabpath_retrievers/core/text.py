@@ -199,10 +199,18 @@ def format_value(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def to_texts(value: object) -> tuple[str, ...]:
+    """The texts that a value of metadata is, or lists; none of another value."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
+
+
 def describe_type(value: object) -> str:
     """Name the kind of a value, for a message that must not show its contents."""
-    is_class = isinstance(value, type)
-    return f"the class {value.__name__} itself" if is_class else f"a {type(value).__name__}"  # type: ignore[attr-defined]
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
 
 def normalise(text: str) -> str:

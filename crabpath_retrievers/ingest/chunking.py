@@ -34,6 +34,7 @@ from crabpath_retrievers.core.terms import list_terms
 from crabpath_retrievers.core.text import (
     HEADING_JOINT,
     clean_text,
+    describe_type,
     drop_repeated_title,
     hash_texts,
     is_blank,
@@ -41,6 +42,7 @@ from crabpath_retrievers.core.text import (
     prepend_title,
     to_plain,
     to_storable,
+    to_texts,
     tokenise,
 )
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
@@ -390,7 +392,7 @@ class Chunking:
                 full_title = f"{title}{HEADING_JOINT}{heading}"
             references = (*find_references(piece, source), *list_terms(full_title, piece))
             if number == 0:  # the document is mentioned and linked by its first chunk
-                name, aliases = title, _to_strings(metadata.get("aliases"))
+                name, aliases = title, to_texts(metadata.get("aliases"))
                 # Links to a file lead to its first page, which loaders count from 0 or from 1, and
                 # to none of its entries, such as messages.
                 page = metadata.get("page")
@@ -538,12 +540,6 @@ def make_title(path: str) -> str:
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
 
 
-def _to_strings(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
-
-
 def _digest(*values: str) -> str:
     return hash_texts(*values)[:32]
 
@@ -558,11 +554,9 @@ def _pair_with_ids(
     """
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
-            kind = f"{type(document).__module__}.{type(document).__qualname__}".removeprefix(
-                "builtins."
-            )
+            kind = describe_type(document)
             msg = f"expected a LangChain Document, got {kind}: wrap the text in one"
-            if kind.startswith("llama_index."):
+            if kind.startswith("a llama_index."):
                 msg += ", or use CrabPathRetriever of llama_index.retrievers.crabpath"
             raise InvalidInputError(msg)
         given = document.id if ids is None else ids[index]

@@ -398,14 +398,11 @@ def plan_sync(
             sections.append(Section("added", now=now))
             continue
         was, _, similarity = before[id(node)]
-        fate: Fate = "restored" if id(was) in back else _classify(was, node)
+        is_moved = was.content == node.content and was.document != node.document
+        fate: Fate = "restored" if id(was) in back else "moved" if is_moved else "edited"
         sections.append(Section(fate, replace(now, id=was.id), was, similarity))
     removed = [Section("removed", was=node) for node in old if id(node) not in gone]
     return (*sections, *removed)
-
-
-def _classify(was: Node, now: Node) -> Fate:
-    return "moved" if was.content == now.content and was.document != now.document else "edited"
 
 
 @dataclass(frozen=True, slots=True)

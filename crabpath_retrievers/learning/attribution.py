@@ -21,7 +21,6 @@ from crabpath_retrievers.config import SeedSettings
 from crabpath_retrievers.core.records import Node, Turn
 from crabpath_retrievers.core.text import (
     Floats,
-    Word,
     list_mention_names,
     normalise_name,
     prepend_title,
@@ -175,17 +174,14 @@ def extract_answer_terms(
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
     """Yield every word, and whether it looks like a name or a number in its place."""
     tokens = list(split_words(answer))
-    sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
+    between = ((before.end, after.start) for before, after in pairwise(tokens))
+    ends = (_SENTENCE_END.search(answer, *gap) is not None for gap in between)
+    sentence_starts = [True, *ends, True]
     for position, word in enumerate(tokens):
         # A capital that begins a sentence counts if the next word has one too: "Stephen King".
         continues = not sentence_starts[position + 1] and tokens[position + 1].capitalised
         is_informative = not sentence_starts[position] or continues or word.token[0].isdigit()
         yield word.token, word.capitalised and is_informative
-
-
-def _ends_sentence(answer: str, before: Word, after: Word) -> bool:
-    """Whether a sentence ends between two words."""
-    return _SENTENCE_END.search(answer, before.end, after.start) is not None
 
 
 BoolArray = NDArray[np.bool_]

@@ -27,7 +27,7 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.feedback import Baseline, Credit
 from crabpath_retrievers.core.records import EdgeKind, Turn
-from crabpath_retrievers.core.text import hash_question
+from crabpath_retrievers.core.text import hash_question, to_texts
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
 from crabpath_retrievers.learning.notes import learn_notes
@@ -309,7 +309,7 @@ class Lesson:
         described = blamed if turn.task_type else []
         documents = self._read.catalog.documents(described, namespace=self._clock.key)
         tasks = {
-            node: _to_texts(document.metadata.get(TASK_TYPES_FIELD))
+            node: frozenset(to_texts(document.metadata.get(TASK_TYPES_FIELD)))
             for node, document in documents.items()
         }
         wins = {node: self._nodes[node].wins for node in blamed if node in self._nodes}
@@ -485,12 +485,6 @@ def _list_nodes(turn: Turn) -> set[str]:
         | {step.node for step in turn.steps}
         | {candidate.target for step in turn.steps for candidate in step.candidates}
     )
-
-
-def _to_texts(value: object) -> frozenset[str]:
-    if isinstance(value, str):
-        return frozenset({value})
-    return frozenset(map(str, value)) if isinstance(value, (list, tuple)) else _NO_TASK
 
 
 def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -384,35 +383,25 @@ def _identify(weights: Floats) -> Floats:
     return np.where(share > 0, _MOST_DISTINCT * share, none)
 
 
-class _EdgeArrays(NamedTuple):
+class _EdgeArrays:
     """Columns of the edges to candidates, each of shape ``[E]``; row -1 is not a candidate."""
 
-    targets: NDArray[np.intp]
-    sources: NDArray[np.intp]
-    columns: NDArray[np.intp]  # feature that receives the strength; -1 for none
-    kinds: NDArray[np.intp]
-    strengths: Floats
-    weights: Floats
-    changes: Floats
-
-    @classmethod
-    def from_evidence(cls, evidence: Evidence) -> "_EdgeArrays":
+    def __init__(self, evidence: Evidence) -> None:
         rows = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
         edges = [edge for edge in evidence.support if edge.target.key in rows]
-        targets = np.array([rows[edge.target.key] for edge in edges], dtype=np.intp)
+        self.targets = np.array([rows[edge.target.key] for edge in edges], dtype=np.intp)
         # A source that the filter excludes counts by its energy only.
-        sources = np.array([rows.get(edge.source.key, -1) for edge in edges], dtype=np.intp)
-        columns = np.array(
+        self.sources = np.array([rows.get(edge.source.key, -1) for edge in edges], dtype=np.intp)
+        # The feature that receives the strength; -1 for none.
+        self.columns = np.array(
             [_KIND_COLUMN.get(e.kind, -1) if e.hop == 1 else _FAR for e in edges], dtype=np.intp
         )
-        kinds = np.array([_CODES[edge.kind] for edge in edges], dtype=np.intp)
-        strengths = np.array([edge.strength for edge in edges])
-        weights = np.array([edge.weight for edge in edges])
+        self.kinds = np.array([_CODES[edge.kind] for edge in edges], dtype=np.intp)
+        self.strengths = np.array([edge.strength for edge in edges])
+        self.weights = np.array([edge.weight for edge in edges])
         changes = np.array([edge.change for edge in edges])
         beyond = np.sign(changes) * np.maximum(0.0, np.abs(changes) - _CHANCE)
-        return cls(
-            targets, sources, columns, kinds, strengths, weights, beyond * strengths / weights
-        )
+        self.changes = beyond * self.strengths / self.weights
 
 
 def _add_edge_features(
@@ -426,7 +415,7 @@ def _add_edge_features(
         likelihood: Of relevance without the graph, relative to the best, in (0, 1]; shape ``[n]``.
         several: How far several texts are likely to answer, in [0, 1].
     """
-    edges = _EdgeArrays.from_evidence(evidence)
+    edges = _EdgeArrays(evidence)
     if not len(edges.targets):
         return
     direct, known = edges.columns >= 0, edges.sources >= 0

@@ -360,7 +360,7 @@ class RetrievalPipeline:
             return frontier
         edges, stops = frontier
         ids = sorted({edge.target.id for edge in edges})
-        allowed = select_ids(self.index.on(read), ids, vector, query.filter)
+        allowed = select_ids(read, self.index.on(read), ids, vector, query.filter)
         return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
 
     def _collect_candidates(
@@ -406,7 +406,7 @@ class RetrievalPipeline:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = select_ids(self.index.on(read), ids, vector, query.filter)
+            allowed = select_ids(read, self.index.on(read), ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
             expired = self.models.find_expired(read, [hit.head.id for hit in reached], clock)

@@ -202,9 +202,8 @@ class SeedSearch:
             search = partial(find_ids, index, vector, filter=query.filter)
             dense, heads = search_farther(read, search, (dense, heads), limit, wanted)
         if query.filter:
-            near = set(dense)
-            others = [head.id for head in heads if head.id not in near]
-            allowed = near | select_ids(index, others, vector, query.filter)
+            ids = [head.id for head in heads]
+            allowed = select_ids(read, index, ids, vector, query.filter, set(dense))
             heads = [head for head in heads if head.id in allowed]
             if has_vector and not heads:
                 self._require_numbers(read, query.filter, vector, limit, only_dates=True)

@@ -38,10 +38,6 @@ class ActionStatistics(NamedTuple):
     trials: float
 
 
-def _read_nothing(_ids: Sequence[str]) -> Mapping[str, Node]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class RouterChoice:
     """The habitual edges of one node, for a router to decide.
@@ -85,7 +81,7 @@ class RoutingRequest:
     budget: int = 6
     callbacks: Any = None
     calls: int = 0
-    read: Callable[[Sequence[str]], Mapping[str, Node]] = _read_nothing
+    read: Callable[[Sequence[str]], Mapping[str, Node]] = lambda _ids: {}
     policy: PolicySettings = field(default_factory=PolicySettings)
     recalled: float = 0.0
     entries: tuple[tuple[NodeHead, float], ...] = ()

@@ -30,7 +30,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.storage.conflicts import ABORTED, LOST, find_state
+from crabpath_retrievers.storage.sql_tools import ABORTED, LOST, find_state
 
 # No memory map: every recorded turn invalidates it, and page faults cost more than reads.
 _PRAGMAS = (

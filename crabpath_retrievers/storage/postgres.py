@@ -18,7 +18,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from crabpath_retrievers.core.calls import track_waiting
 from crabpath_retrievers.core.processes import find_interruption
 from crabpath_retrievers.errors import ConfigurationError
-from crabpath_retrievers.storage.conflicts import ABORTED, LOST, PAUSES
+from crabpath_retrievers.storage.sql_tools import ABORTED, LOST, PAUSES
 
 T = TypeVar("T")
 _TIMEOUT = "no answer within settings.time_limit"

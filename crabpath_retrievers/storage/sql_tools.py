@@ -1,15 +1,17 @@
-"""Short forms of SQL: compiled statements, long lists of values, reads, vectors, counters.
+"""Short forms of SQL: compiled statements, long lists of values, reads, vectors, counters, repeats.
 
 Execution through SQLAlchemy adds 0.1 ms to every statement, more than many a statement takes: those
 of every query and feedback are compiled once and run on the cursor of the driver.
 """
 
 import logging
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain, islice
+from time import sleep
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,6 +23,7 @@ from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Vector
+from crabpath_retrievers.errors import StoreError
 
 
 @contextmanager
@@ -450,3 +453,32 @@ def _is_zero(value: Any) -> Any:
 def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
     conditions = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
     return table.delete().where(*conditions, *(_is_zero(table.c[name]) for name in names))
+
+
+# Work that PostgreSQL ended because of others, and that is repeated.
+
+ABORTED = ("40001", "40P01")
+"""SQLSTATE of work that changes of others ended, a deadlock among them: it is repeated."""
+
+LOST = ("26000", "42P05")
+"""SQLSTATE of a prepared statement that is not on the connection that a pooler chose."""
+
+PAUSES = tuple(0.01 * 2**n for n in range(7))
+"""Seconds to wait at most before work is repeated."""
+
+
+def find_state(error: BaseException | None) -> str | None:
+    """SQLSTATE of an error of PostgreSQL."""
+    return getattr(error, "sqlstate", None)
+
+
+def repeat_transaction(work: Callable[[], T]) -> T:
+    """The result of ``work``, one transaction, repeated while changes of others end it."""
+    for pause in PAUSES:
+        try:
+            return work()
+        except StoreError as error:
+            if find_state(getattr(error.__cause__, "orig", None)) not in (*ABORTED, *LOST):
+                raise
+        sleep(random.uniform(0, pause))  # noqa: S311
+    return work()

@@ -32,7 +32,6 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.storage.conflicts import repeat_transaction
 from crabpath_retrievers.storage.database import (
     MAX_CONNECTIONS,
     OWN_TABLES,
@@ -55,7 +54,7 @@ from crabpath_retrievers.storage.replica import (
     ensure_identity,
 )
 from crabpath_retrievers.storage.schema import meta, metadata
-from crabpath_retrievers.storage.sql_tools import open_driver_cursor
+from crabpath_retrievers.storage.sql_tools import open_driver_cursor, repeat_transaction
 from crabpath_retrievers.storage.write import learned, notes, weights
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import (

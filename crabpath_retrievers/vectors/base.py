@@ -6,16 +6,19 @@ the same way for every index, whatever its distance.
 One collection of vectors per namespace, in the vector store of the documents.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.metadata import OF_LISTS, list_keys, make_test, parse_filter
 from crabpath_retrievers.core.query import MetadataFilter, require_result
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
@@ -26,6 +29,7 @@ from crabpath_retrievers.storage.sql_tools import split_batches
 
 _COMPARED = 1000  # vectors that are compared at a time
 _SAME = 1.0 - 1e-5  # cosine of a vector and itself in half precision
+_log = logging.getLogger(__name__)
 Ids = TypeVar("Ids", bound=Collection[str])
 FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
@@ -300,15 +304,70 @@ def find_ids(
 
 
 def select_ids(
+    read: Reader,
     index: VectorIndex,
     ids: Sequence[str],
     vector: Vector,
     filter: MetadataFilter,  # noqa: A002
+    found: AbstractSet[str] = frozenset(),
 ) -> set[str]:
-    """Select the ids whose metadata satisfies a filter; errors as :func:`find_ids`."""
+    """Select the ids whose metadata satisfies a filter; errors as :func:`find_ids`.
+
+    A search with the filter has ``found`` some of them.
+    """
     if not index.reads_filters:
         index.require_no_filter(filter)
-    return _require_ids(index.filter_ids(ids, vector, filter), index, "filter_ids", set)
+    others = [node for node in ids if node not in found]
+    kept = _require_ids(index.filter_ids(others, vector, filter), index, "filter_ids", set)
+    kept = {node for node in ids if node in kept or node in found}
+    if is_ours(index) or not isinstance(filter, Mapping):
+        return kept
+    nodes = read.catalog.documents([*kept])
+    metadata = {name: node.metadata for name, node in nodes.items()}
+    return metadata.keys() - find_leaked(index, filter, metadata)
+
+
+def is_ours(part: object) -> bool:
+    """Whether the tests of this package show that a part reads filters."""
+    return type(part).__module__.startswith("crabpath_retrievers.")
+
+
+def find_leaked(
+    index: object,
+    filter: Mapping[str, Any],  # noqa: A002
+    metadata: Mapping[str, Mapping[str, Any]],
+    *,
+    is_our_language: bool = True,
+) -> set[str]:
+    """Ids of documents that an index returned, though a filter does not allow their metadata.
+
+    They are to be left out, and the log says so once. An error would fail sound queries as well: an
+    index has the new metadata of a document a moment before the graph. A filter in another language
+    is not judged, nor one that may be: no document has its keys, or values are no plain ones.
+    """
+    try:
+        condition = parse_filter(filter, "the index", OF_LISTS)
+    except InvalidInputError:
+        return set()
+    if not is_our_language:
+        for key in list_keys(condition):
+            values = [own[key] for own in metadata.values() if own.get(key) is not None]
+            if not values or not all(isinstance(value, (str, int, float)) for value in values):
+                return set()
+    satisfies = make_test(condition)
+    leaked = {node for node, own in metadata.items() if not satisfies(own)}
+    if leaked:
+        _warn_of_leak(type(index).__name__)
+    return leaked
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_leak(name: str) -> None:
+    _log.warning(
+        "%s returned documents that the filter does not allow; they were left out. Correct its "
+        "searches with a filter: the suites of crabpath_retrievers.testing try them",
+        name,
+    )
 
 
 def _require_ids(found: Ids, index: VectorIndex, method: str, kind: type) -> Ids:
@@ -409,42 +468,36 @@ class NamespaceCollections:
             self._open[namespace] = self._index.open_sibling(f"{self._name}-{namespace}")
         return self._open[namespace]
 
-    def upsert(self, entries: Iterable[CollectionEntry]) -> None:
-        """Add vectors, one write per namespace; does nothing without collections."""
-        for namespace, group in self._by_namespace(entries):
+    def fill(
+        self,
+        store: Store,
+        entries: Iterable[CollectionEntry],
+        mark: Callable[[], object],
+        find: Callable[[int, list[str]], set[str]],
+    ) -> None:
+        """Add new vectors, one write per namespace; those whose rows are gone by then go again.
+
+        Args:
+            store: The graph store.
+            entries: The vectors; without collections they are not added.
+            mark: Takes them off their queue.
+            find: Those of the ids of a namespace that the graph store has.
+        """
+        groups: dict[int, list[CollectionEntry]] = {}
+        for entry in entries if self.available else ():
+            groups.setdefault(entry.namespace, []).append(entry)
+        for namespace, group in groups.items():
             self.of(namespace).upsert(
                 [entry.id for entry in group],
                 [entry.vector.astype(np.float32) for entry in group],
                 [entry.text for entry in group],
                 [{} for _ in group],
             )
-
-    def delete_gone(
-        self,
-        store: Store,
-        entries: Iterable[CollectionEntry],
-        existing: Callable[[int, list[str]], set[str]],
-    ) -> None:
-        """Delete vectors that were just added but whose rows have been deleted meanwhile.
-
-        Args:
-            store: The graph store.
-            entries: Entries that were added.
-            existing: Those of the ids of a namespace that the graph store still has.
-        """
-        for namespace, group in self._by_namespace(entries):
+        mark()
+        for namespace, group in groups.items():
             ids = [entry.id for entry in group]
-            present = existing(namespace, ids)
-            self.delete(store, namespace, [entry_id for entry_id in ids if entry_id not in present])
-
-    def _by_namespace(
-        self, entries: Iterable[CollectionEntry]
-    ) -> Iterable[tuple[int, list[CollectionEntry]]]:
-        """Entries by namespace; empty without collections."""
-        groups: dict[int, list[CollectionEntry]] = {}
-        for entry in entries if self.available else ():
-            groups.setdefault(entry.namespace, []).append(entry)
-        return groups.items()
+            present = find(namespace, ids)
+            self.delete(store, namespace, [entry for entry in ids if entry not in present])
 
     def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
         """Delete vectors of a namespace, in a transaction of the store if one is given."""

@@ -43,7 +43,7 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, find_leaked, is_ours
 from crabpath_retrievers.vectors.chroma import keep_filterable, note_embedded, to_chroma
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
@@ -131,7 +131,15 @@ class VectorStoreIndex(VectorIndex):
         if None in ids:
             msg = f"{self.description} returns documents without ids: CrabPath needs them"
             raise ConfigurationError(msg)
-        return [str(node_id) for node_id in ids]
+        translates = self._kind.translates
+        if isinstance(filter, Mapping) and filter and not (translates and is_ours(self._kind)):
+            # Stores of others may take any argument, and ignore it.
+            metadata = {
+                str(own): document.metadata for own, document in zip(ids, found, strict=True)
+            }
+            leaked = find_leaked(self._store, filter, metadata, is_our_language=translates)
+            ids = [own for own in ids if own not in leaked]
+        return [str(own) for own in ids]
 
     def _parse(self, filter: MetadataFilter) -> Condition | None:  # noqa: A002
         """A filter in our language; None for none, or one in the store's own."""

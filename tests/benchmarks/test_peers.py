@@ -1,10 +1,12 @@
 """CrabPath and other packages answer the same questions."""
 
+import re
+
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from benchmarks.peers import PARTS, compute_ndcg, measure_peers
+from benchmarks.peers import PARTS, measure_peers
 from crabpath_lab import Dataset
 from crabpath_retrievers import InvalidInputError
 
@@ -48,7 +50,7 @@ def test_what_is_unknown_is_refused_with_what_is_known(parts, names):
         list(measure_peers(parts, [SET], EMBEDDINGS, names))
 
 
-def test_gain_counts_places():
-    assert compute_ndcg(["a", "b"], {"a"}) == 1
-    assert 0 < compute_ndcg(["b", "a"], {"a"}) < 1
-    assert compute_ndcg(["b"], {"a"}) == 0
+def test_a_report_is_made_of_each_trial():
+    lines = list(measure_peers(["siblings"], [], EMBEDDINGS, ["kNN vote"]))
+    (row,) = [line for line in lines if line.startswith("| kNN vote |")]
+    assert re.fullmatch(r"\| kNN vote \| [\d.]+ \| [\d.]+ \(\d+ to \d+\) \| [\d.]+ \|", row)

@@ -62,6 +62,33 @@ def test_a_plug_in_adds_its_commands(run, install):
     assert (done.stdout, done.stderr) == ("done by the plug-in\n", "")
 
 
+FAIL = """
+import typer
+
+from crabpath_retrievers import {error}
+
+group = typer.Typer()
+
+@group.command("deep")
+@group.command("deeper")
+def fail() -> None:
+    raise {error}("the plug-in [says] why")
+
+def register(app):
+    app.command("shallow")(fail)
+    app.add_typer(group, name="group")
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [("InvalidInputError", 2), ("StoreError", 1)])
+def test_an_error_of_a_plug_in_is_one_sentence(run, install, error, code):
+    """As errors of our own commands are, also in a group."""
+    install("acme-crab", "1.0", "acme_crab", FAIL.format(error=error))
+    for words in (["shallow"], ["group", "deep"]):
+        done = run(*words)
+        assert (done.returncode, done.stderr) == (code, "Error: the plug-in [says] why\n")
+
+
 @pytest.mark.parametrize("name", ["info", "doctor", "ab", "history", "serve"])
 def test_a_plug_in_must_not_replace_a_command(run, install, name):
     """Of the base, of a part or a group: it adds none, and one sentence says so."""

@@ -81,7 +81,7 @@ def test_a_document_of_one_chunk_keeps_the_id_it_was_given():
     [
         ([Document("1"), Document("2")], ["a"], InvalidInputError, "1 ids for 2 documents"),
         ([Document("1", id="a"), Document("2 " * 99, id="a")], None, DuplicateIdError, "'a'"),
-        (["text"], None, InvalidInputError, "got str: wrap the text"),
+        (["text"], None, InvalidInputError, "got a str: wrap the text"),
     ],
 )
 def test_unusable_documents_are_refused(documents, ids, error, message):

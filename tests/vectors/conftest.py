@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from langchain_chroma import Chroma
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from milvus_store import open_milvus
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath, VectorIndex
@@ -74,23 +75,6 @@ def _qdrant(_place: Path, name: str) -> Any:
     )
 
 
-def _milvus(place: Path, name: str) -> Any:
-    pytest.importorskip("milvus_lite")
-    module = pytest.importorskip("langchain_milvus")
-    return module.Milvus(
-        NumberEmbeddings(),
-        collection_name=name.replace("-", "_"),
-        # Its server ends connections whose pings come late, as on a busy machine.
-        connection_args={
-            "uri": str(place / "milvus.db"),
-            "grpc_options": {"grpc.keepalive_time_ms": 3_600_000},
-        },
-        index_params={"index_type": "FLAT", "metric_type": "COSINE"},
-        enable_dynamic_field=True,
-        auto_id=False,
-    )
-
-
 def _postgres(engine: Any, name: str) -> Any:
     module = pytest.importorskip("langchain_postgres")
     engine.init_vectorstore_table(name, WIDTH, id_column=module.Column("langchain_id", "TEXT"))
@@ -115,7 +99,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "langchain-strict": lambda _place, _name: StrictStore(NumberEmbeddings()),
     "langchain-faiss": _faiss,
     "langchain-qdrant": _qdrant,
-    "langchain-milvus": _milvus,
+    "langchain-milvus": open_milvus,
 }
 """Makes an empty LangChain store of each kind, from a directory and a name."""
 

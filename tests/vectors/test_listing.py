@@ -5,6 +5,7 @@ import uuid
 import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
+from milvus_store import open_milvus
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.testing import WIDTH, NumberEmbeddings
@@ -33,21 +34,7 @@ def check(store, path, names):
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_milvus_with_ids_of_both_types(counts, tmp_path):
-    milvus = pytest.importorskip("langchain_milvus")
-    stores = [
-        milvus.Milvus(
-            NUMBERS,
-            collection_name=name,
-            connection_args={
-                "uri": str(tmp_path / "milvus.db"),
-                "grpc_options": {"grpc.keepalive_time_ms": 3_600_000},
-            },
-            index_params={"index_type": "FLAT", "metric_type": "COSINE"},
-            enable_dynamic_field=True,
-            auto_id=counts,
-        )
-        for name in ("mine", "other")
-    ]
+    stores = [open_milvus(tmp_path, name, counts=counts) for name in ("mine", "other")]
     given = {} if counts else {"ids": IDS}
     added = stores[0].add_documents(DOCUMENTS, **given)
     stores[1].add_documents(DOCUMENTS[:1], **({} if counts else {"ids": IDS[:1]}))

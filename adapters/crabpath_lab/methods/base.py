@@ -10,8 +10,11 @@ from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text
+
+require_extra("eval", "crabpath_lab.methods")  # before the methods, which import its modules
 
 CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
 

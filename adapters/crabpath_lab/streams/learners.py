@@ -6,11 +6,14 @@ CrabPath learns stays in a namespace of its own.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from crabpath_lab.loading import require_items
 from crabpath_lab.streams.off_policy import LoggedTurn
 from crabpath_lab.streams.simulated_feedback import (
     ReturnedChunk,
@@ -34,6 +37,32 @@ class RankedDocument(NamedTuple):
     chunk: ReturnedChunk
     text: str
     odds: float
+
+
+def require_ranking(found: Any, k: int, documents: AbstractSet[str] | None) -> None:
+    """Raise TypeError or ValueError unless a learner has returned a ranking.
+
+    ``documents`` are the ids that it may name; None for one that returns notes of its own as well.
+    """
+    require_items(found, RankedDocument)
+    chunks = [one.chunk for one in found]
+    kept = {
+        f"at most {k} documents": len(found) <= k,
+        "each chunk once": len({one.chunk for one in chunks}) == len(chunks),
+        "finite odds": all(isfinite(one.odds) for one in found),
+        "documents of the data set": documents is None or {c.document for c in chunks} <= documents,
+    }
+    for what, holds in kept.items():
+        if not holds:
+            msg = f"rank must return {what}, and returned {found!r:.200}"
+            raise ValueError(msg)
+
+
+def require_turn(turn: object) -> None:
+    """Raise TypeError unless it is the turn that a learner may return."""
+    if not isinstance(turn, str | None):
+        msg = f"learn must return the id of a turn, which is a text, or None, not {turn!r:.80}"
+        raise TypeError(msg)
 
 
 class TaughtAnswer(NamedTuple):

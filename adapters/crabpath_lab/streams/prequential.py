@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from crabpath_lab.datasets import Dataset
-from crabpath_lab.loading import require_items
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
     RankedDocument,
     StreamLearner,
     TaughtAnswer,
+    require_ranking,
+    require_turn,
 )
 from crabpath_lab.streams.off_policy import LoggedTurn
 from crabpath_lab.streams.simulated_feedback import (
@@ -209,6 +210,8 @@ def run_stream(
     planned = schedule.plan_passes(dataset)
     rng, misled = (np.random.default_rng([schedule.seed, draw]) for draw in (1, 4))
     passes = []
+    known = {str(document.id) for document in dataset.documents}
+    documents = None if isinstance(learner, CrabPathLearner) else known
     with bar(sum(map(len, planned)), description=f"{name}: stream") as advance:
         for asked in planned:
             done = StreamPass()
@@ -219,7 +222,7 @@ def run_stream(
                 started = time.perf_counter()
                 found = learner.rank(question.text, vector, k)
                 done.rank_ms.append((time.perf_counter() - started) * 1000)
-                require_items(found, RankedDocument)
+                require_ranking(found, k, documents)
                 done.found[query], done.gold[query] = found, gold
                 if question.gets_feedback:
                     shown = [item.chunk for item in found]
@@ -234,6 +237,7 @@ def run_stream(
                     lesson = TaughtAnswer(vector, found, signal)
                     turn = learner.learn(lesson)
                     done.learn_ms.append((time.perf_counter() - started) * 1000)
+                    require_turn(turn)
                     if question.wrong:
                         mistakes.append((lesson._replace(turn=turn), right))
                 advance(1)

@@ -34,19 +34,19 @@ SHORT = TextNode(text="x", embedding=[1.0, 2.0])
 @pytest.mark.parametrize(
     ("make", "given", "error", "message"),
     [
-        ("from_documents", ["text"], InvalidInputError, "a LlamaIndex Document, got builtins.str"),
+        ("from_documents", ["text"], InvalidInputError, "a LlamaIndex Document, got a str"),
         (
             "from_documents",
             [NODE],
             InvalidInputError,
-            "LlamaIndex Document, got llama_index.*TextNode",
+            "LlamaIndex Document, got a llama_index.*TextNode",
         ),
         ("from_documents", [Passage("x")], InvalidInputError, "pass it to crabpath_retrievers"),
         (
             "from_nodes",
             ["text"],
             InvalidInputError,
-            "expected a LlamaIndex BaseNode, got builtins.str",
+            "expected a LlamaIndex BaseNode, got a str",
         ),
         ("from_nodes", [SHORT], EmbeddingMismatchError, "has 2 dimensions, the memory 384"),
         ("from_nodes", TWICE, InvalidInputError, "two documents have the id 'a'"),
@@ -125,5 +125,5 @@ def test_html_that_no_reader_cleaned_is_told_once(tmp_path, caplog):
 
 
 def test_the_class_of_the_other_host_names_this_one(shared):
-    with pytest.raises(InvalidInputError, match=r"got llama_index\..*of llama_index\.retrievers"):
+    with pytest.raises(InvalidInputError, match=r"got a llama_index\..*of llama_index\.retrievers"):
         shared.memory.add_documents([Document(text="x")])

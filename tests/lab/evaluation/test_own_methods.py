@@ -135,6 +135,24 @@ class Silent(Refusing):
     def __init__(self, frozen):
         self.rank = lambda question, vector, k: None
 
+class Twice(Refusing):
+    def __init__(self, frozen):
+        self.rank = lambda *asked: frozen.rank(*asked)[:1] * 2
+
+class Unsure(Refusing):
+    def __init__(self, frozen):
+        self.rank = lambda *asked: [r._replace(odds=float("nan")) for r in frozen.rank(*asked)]
+
+class Inventing(Refusing):
+    def __init__(self, frozen):
+        self.rank = lambda *asked: [
+            r._replace(chunk=r.chunk._replace(document="of nobody")) for r in frozen.rank(*asked)
+        ]
+
+class Counting(Refusing):
+    def learn(self, lesson):
+        return 42
+
 class Empty:
     def __init__(self, frozen):
         pass
@@ -151,6 +169,10 @@ class Empty:
         ("method", "nothing", "(TypeError: it returned None)"),
         ("learner", "Refusing", "(ValueError: cannot learn): it must be a StreamLearner"),
         ("learner", "Silent", "(TypeError: it returned None)"),
+        ("learner", "Twice", "rank must return each chunk once, and returned [Ranked"),
+        ("learner", "Unsure", "rank must return finite odds"),
+        ("learner", "Inventing", "rank must return documents of the data set"),
+        ("learner", "Counting", "learn must return the id of a turn, which is a text, or None"),
         ("learner", "Empty", "has no attribute 'rank'"),
     ],
 )

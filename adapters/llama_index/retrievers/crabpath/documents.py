@@ -20,7 +20,12 @@ from llama_index.core.storage.docstore.utils import doc_to_json
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError
-from crabpath_retrievers.integration import Cleanup, IngestReport, remove_answer_metadata
+from crabpath_retrievers.integration import (
+    Cleanup,
+    IngestReport,
+    describe_type,
+    remove_answer_metadata,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -171,8 +176,7 @@ def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
     found = list(given)
     for item in found:
         if not isinstance(item, kind):
-            name = f"{type(item).__module__}.{type(item).__qualname__}"
-            msg = f"expected a LlamaIndex {kind.__name__}, got {name}"
+            msg = f"expected a LlamaIndex {kind.__name__}, got {describe_type(item)}"
             if type(item) is Document:
                 msg += ": pass it to crabpath_retrievers.CrabPathRetriever, LangChain's class"
             raise InvalidInputError(msg)
