@@ -368,7 +368,7 @@ Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
 _OF_PARTS = {
     "server": ("crabpath_server", ("serve", "explore", "mcp", "token")),
     "eval": ("crabpath_lab", ("eval", "experiment")),
-    "lab": ("crabpath_lab", ("ab", "compare")),
+    "lab": ("crabpath_lab", ("ab", "compare", "fetch")),
 }  # packages and commands of extras
 _OURS = {"crabpath-retrievers", *(package.replace("_", "-") for package in PARTS)}
 
