@@ -16,7 +16,7 @@ from crabpath_lab.output import (
     report_damaged_cache,
     write_json,
 )
-from crabpath_retrievers import InvalidInputError, MissingExtraError
+from crabpath_retrievers import MissingExtraError
 from crabpath_retrievers.cli.commands import Program, take_place
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
 
@@ -67,36 +67,6 @@ def check_packages() -> None:
 
 
 # Studies
-
-
-@app.command("sample")
-def draw_samples(
-    name: Annotated[str, typer.Argument(help="A sample; `list` prints all of them.")],
-    source: Annotated[
-        Path | None, typer.Option(help="The official file; of MultiHop-RAG the folder.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="File (.json.gz, .jsonl.gz) or folder to write.")
-    ] = None,
-) -> None:
-    """Draw a sample of a data set from its official file, and check it."""
-    from benchmarks.samples import draw_sample, read_samples
-
-    samples = read_samples()
-    if name == "list":
-        for known, sample in samples.items():
-            typer.echo(f"{known}: {sample['questions']} questions, {sample['documents']} documents")
-        return
-    if name not in samples or source is None or output is None:
-        known = ", ".join(samples)
-        msg = f"name a sample ({known}) with its --source and --output, not {name!r}"
-        raise InvalidInputError(msg)
-    found, wanted = draw_sample(samples[name], source, output), samples[name]
-    typer.echo(f"{found['questions']} questions, {found['documents']} documents")
-    typer.echo(f"checksum {found['checksum']}")
-    same = found["checksum"] == wanted["checksum"]
-    typer.echo("as measured" if same else f"differs from what was measured: {wanted['checksum']}")
-    raise typer.Exit(0 if same else 1)
 
 
 @app.command("learning")

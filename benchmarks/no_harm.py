@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from benchmarks.twins import generate_twins, write_beir
+from benchmarks.twins import generate_twins
+from crabpath_lab.datasets.beir import write_beir
 from crabpath_lab.evaluation import evaluate
 from crabpath_lab.plan import EvaluationPlan
 from crabpath_retrievers.errors import InvalidInputError

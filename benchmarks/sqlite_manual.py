@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from crabpath_lab.datasets import Dataset, make_passage
+from crabpath_lab.datasets.beir import write_beir
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parsers import parse_html
 
@@ -32,17 +34,12 @@ def write_manual(pages: Path, folder: Path) -> tuple[int, int]:
     if missing := sorted(asked.keys() - texts.keys()):
         msg = f"{pages} has no {missing[0]}.html: install Debian's sqlite3-doc, or name its folder"
         raise InvalidInputError(msg)
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    lines = [{"_id": name, "title": title, "text": text} for name, (title, text) in texts.items()]
+    documents = tuple(make_passage(name, title, text) for name, (title, text) in texts.items())
     pairs = [(page, text) for page, questions in asked.items() for text in questions]
-    queries = [{"_id": str(number), "text": text} for number, (_, text) in enumerate(pairs)]
-    for name, rows in (("corpus", lines), ("queries", queries)):
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, "utf-8")
-    judged = [f"{number}\t{page}\t1\n" for number, (page, _) in enumerate(pairs)]
-    header = "query-id\tcorpus-id\tscore\n"
-    (folder / "qrels" / "test.tsv").write_text(header + "".join(judged), "utf-8")
-    return len(lines), len(queries)
+    queries = {str(number): text for number, (_, text) in enumerate(pairs)}
+    qrels = {str(number): frozenset({page}) for number, (page, _) in enumerate(pairs)}
+    write_beir(Dataset("sqlite", documents, queries, qrels), folder)
+    return len(documents), len(queries)
 
 
 def _read_pages(folder: Path) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -3,10 +3,8 @@
 One seed fits, another one tests: neither identifiers nor wordings of questions are shared.
 """
 
-import json
 import random
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from crabpath_lab.datasets import Dataset, make_passage
@@ -171,20 +169,3 @@ def generate_twins(
         {f"q{place}": question.format(**values[place]) for place in asked},
         {f"q{place}": frozenset({f"{family}-{place}"}) for place in asked},
     )
-
-
-def write_beir(dataset: Dataset, folder: Path) -> None:
-    """Write a data set of documents with titles into an empty folder, in BEIR form."""
-    titles = [str(document.metadata.get("title", "")) for document in dataset.documents]
-    rows = [
-        {"_id": d.id, "title": title, "text": d.page_content.removeprefix(f"{title}\n")}
-        for d, title in zip(dataset.documents, titles, strict=True)
-    ]
-    asked = [{"_id": query, "text": text} for query, text in dataset.queries.items()]
-    for name, lines in (("corpus", rows), ("queries", asked)):
-        text = "\n".join(map(json.dumps, lines))
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    (folder / "qrels").mkdir()
-    pairs = [f"{query}\t{gold}\t1" for query, ids in dataset.qrels.items() for gold in ids]
-    head = "query-id\tcorpus-id\tscore"
-    (folder / "qrels" / "test.tsv").write_text("\n".join([head, *pairs]), encoding="utf-8")

@@ -51,7 +51,7 @@ from crabpath_retrievers.core.query import (
     remove_answer_metadata,
 )
 from crabpath_retrievers.core.records import Hop, Vector
-from crabpath_retrievers.core.text import describe_type, is_blank, to_plain
+from crabpath_retrievers.core.text import count_words, describe_type, is_blank, to_plain
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.outcomes import (
     Outcome,
@@ -109,6 +109,7 @@ __all__ = [
     "arun",
     "arun_with_timeout",
     "collect_exception_names",
+    "count_words",
     "describe_type",
     "explain_unknown",
     "find_namespace",

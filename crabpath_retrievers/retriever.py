@@ -618,6 +618,8 @@ class CrabPathRetriever(BaseRetriever):
         **options: Unpack[CallOptions],
     ) -> list[Document]:
         given = self._options(run_manager, options)
+        if _is_nothing(query):
+            return []
         return to_documents(self.memory.retrieve(query, **given))
 
     async def _aget_relevant_documents(
@@ -628,6 +630,8 @@ class CrabPathRetriever(BaseRetriever):
         **options: Unpack[CallOptions],
     ) -> list[Document]:
         given = self._options(run_manager, options)
+        if _is_nothing(query):
+            return []
         return to_documents(await self.memory.aio.retrieve(query, **given))
 
     def _options(
@@ -675,6 +679,14 @@ def add_config(config: RunnableConfig | None, options: InvokeOptions) -> InvokeO
         found = find_session(config) or find_session(inherited)
         options |= {} if found is None else {"session": found}
     return options
+
+
+def _is_nothing(query: object) -> bool:
+    """Whether a question is blank: an agent that calls its tool so must not end by an error."""
+    if not (isinstance(query, str) and is_blank(query)):
+        return False
+    _log.warning("a blank question has no documents: ask with some words")
+    return True
 
 
 def _split_fields(

@@ -200,10 +200,12 @@ def _render_keys(thing: Any, item: Any) -> Iterator[str]:
     keys = thing.module.resolve(annotation.removeprefix("Unpack[").removesuffix("]"))
     options = thing.modules_collection[keys]
     options = options.final_target if options.is_alias else options
+    fields: dict[str, Any] = {}  # a key that is declared again has its last meaning
     for base in [*reversed(options.mro()), options]:
-        for member in base.members.values():
-            if member.is_attribute and member.docstring is not None:
-                yield "  " + _render_field(member)
+        fields |= base.members
+    for member in fields.values():
+        if member.is_attribute and member.docstring is not None:
+            yield "  " + _render_field(member)
 
 
 def _clean(text: str, indent: str = "") -> str:

@@ -158,7 +158,7 @@ def test_the_laboratory_has_its_commands_and_shadows(run):
     """Without what only evaluation needs."""
     hide = "for name in ('bm25s', 'ir_measures', 'matplotlib', 'langchain_classic', "
     hide += "'langchain_chroma'): sys.modules[name] = None\n"
-    for words in (["ab", "list", "--help"], ["compare", "--help"]):
+    for words in (["ab", "list", "--help"], ["compare", "--help"], ["fetch"]):
         done = run(["base", "lab"], hide + SHELL.format(words=words))
         assert done.returncode == 0, done.stderr
         assert not done.stderr

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crabpath_lab.evaluation import evaluate
     from crabpath_lab.methods import METHODS, EvaluationCorpus
     from crabpath_lab.plan import EvaluationPlan
+    from crabpath_lab.published import fetch_set, read_published_sets
     from crabpath_lab.simulated_model import load_chat_model
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "EvaluationPlan",
     "cached_embedder",
     "evaluate",
+    "fetch_set",
     "load_beir",
     "load_chat_model",
     "load_hipporag",
@@ -38,6 +40,7 @@ __all__ = [
     "load_multihoprag",
     "load_musique",
     "load_sample",
+    "read_published_sets",
 ]
 
 require_same_version(__name__, __version__, _base_version)
@@ -50,6 +53,7 @@ _MODULES = {
     "evaluation": "evaluate",
     "methods": "METHODS EvaluationCorpus",
     "plan": "EvaluationPlan",
+    "published": "fetch_set read_published_sets",
     "simulated_model": "load_chat_model",
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -6,9 +6,8 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
-from crabpath_lab.loading import load_attribute
 from crabpath_lab.output import make_folder
-from crabpath_retrievers.core.extras import require_extra
+from crabpath_retrievers.core.extras import load_attribute, require_extra
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_embeddings
 

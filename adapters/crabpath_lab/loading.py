@@ -2,22 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from crabpath_retrievers.core.extras import import_attribute
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
-
-
-def import_attribute(name: str) -> Any:
-    """Object that ``module:attribute`` names; None for a path or other name.
-
-    Importing it may raise any error.
-    """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute or Path(name).exists():
-        return None
-    return getattr(import_module(module), attribute)
 
 
 def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
@@ -64,9 +52,3 @@ def require_items(found: Any, kind: type) -> None:
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
         msg = f"it returned {found!r:.80}"
         raise TypeError(msg)
-
-
-def load_attribute(name: str) -> Any:
-    """As :func:`import_attribute`, but called if it is callable, which may raise any error."""
-    found = import_attribute(name)
-    return found() if callable(found) else found

@@ -1,28 +1,15 @@
 """The plan of an evaluation, validated before anything is computed."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
-from crabpath_lab import datasets
-from crabpath_lab.datasets import Dataset
+from crabpath_lab.datasets import DATASETS, Dataset
 from crabpath_lab.datasets.sample import load_small_sample
 from crabpath_lab.streams.prequential import STREAM_KINDS, StreamKind
 from crabpath_lab.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
-DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
-    {
-        "hotpotqa": datasets.load_hotpotqa,
-        "multihoprag": datasets.load_multihoprag,
-        "2wiki": datasets.load_hotpotqa,
-        "musique": datasets.load_musique,
-        "hipporag": datasets.load_hipporag,
-        "beir": datasets.load_beir,
-    }
-)
 SAMPLE = "sample"
 """Name of the data set that ships with the package: no ``data`` is given for it."""
 LEARNER_NAMES = ("learned", "knn", "beta", "average", "cache")  # methods that only a stream has
@@ -79,8 +66,9 @@ class EvaluationPlan:
         """Validate names and ranges; InvalidInputError says what to give instead."""
         _require_known("data set", self.dataset, (SAMPLE, *DATASETS))
         if (self.data is None) != (self.dataset == SAMPLE):
-            given = "has its own data: leave out" if self.dataset == SAMPLE else "needs"
-            msg = f"the data set {self.dataset!r} {given} --data"
+            msg = f"the data set {self.dataset!r} needs --data: crabpath fetch gets public ones"
+            if self.data is not None:
+                msg = f"the data set {self.dataset!r} has its own data: leave out --data"
             raise InvalidInputError(msg)
         _require_known("--setting", self.setting, SETTINGS)
         _require_known("--level", self.level, LEVELS)

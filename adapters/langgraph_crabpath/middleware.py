@@ -23,6 +23,7 @@ from crabpath_retrievers.integration import (
     Operations,
     arun,
     collect_exception_names,
+    count_words,
     find_turn_ids,
     find_turns_in_state,
     is_blank,
@@ -90,6 +91,7 @@ _NO_ANSWER = (
     "crabpath_feedback has no earlier answer with documents in this thread: give the agent a "
     "checkpointer, and invoke it with the thread_id of such an answer"
 )
+_MIN_WORDS = 3  # of a question that a correction may be about; others are small talk
 _Kept = OmitFromSchema(input=True, output=False)
 _Given = OmitFromSchema(input=False, output=True)
 
@@ -102,6 +104,8 @@ class CrabPathState(AgentState[Any]):
         crabpath_turns: Ids of the turns of the last run that found documents, including those of
             the tool; feedback is about these.
         crabpath_answer: The answer of that run.
+        crabpath_unanswered: Id of the turn of the last question, if it has three words or more and
+            no documents were found for it: a correction is about it.
         crabpath_receipts: Receipts of the feedback recorded last.
         crabpath_feedback: Input: feedback of the user about the last answer.
     """
@@ -109,6 +113,7 @@ class CrabPathState(AgentState[Any]):
     crabpath_documents: NotRequired[Annotated[list[Document], _Kept]]
     crabpath_turns: NotRequired[Annotated[list[str], _Kept]]
     crabpath_answer: NotRequired[Annotated[str | None, PrivateStateAttr]]
+    crabpath_unanswered: NotRequired[Annotated[str | None, PrivateStateAttr]]
     crabpath_receipts: NotRequired[Annotated[list[dict[str, Any]], _Kept]]
     crabpath_feedback: NotRequired[Annotated[Any, _Given]]
 
@@ -220,10 +225,12 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         if said is not None:
             update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
         question = find_last_question(state["messages"])
-        documents: list[Document] = []
+        turn, documents = None, list[Document]()
         if not is_blank(question):  # an image only, or a resumed run
-            documents = (yield from self._recall.steps(question, config)).documents
+            turn, documents = yield from self._recall.steps(question, config)
         update["crabpath_documents"] = documents
+        is_asked = not documents and count_words(question or "") >= _MIN_WORDS
+        update["crabpath_unanswered"] = turn if is_asked else None
         if turns := find_turn_ids(documents):
             return {**update, "crabpath_turns": turns, "crabpath_answer": None}
         return {**update, "crabpath_turns": state.get("crabpath_turns", [])}
@@ -232,19 +239,22 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         self, state: CrabPathState, said: Any, config: RunnableConfig
     ) -> Operations[list[dict[str, Any]]]:
         """Record feedback of the user, which replaces feedback from events of the same run."""
-        turns = state.get("crabpath_turns")
-        if not turns:
-            return make_refusals(_NO_ANSWER)
         namespace = resolve_namespace(self._retriever, self._namespace, config)
-        answer = state.get("crabpath_answer")
+        turns, answer = state.get("crabpath_turns"), state.get("crabpath_answer")
         try:
             whose = {"namespace": namespace, "user": resolve_user(config)}
-            fields = {"answer": answer, **parse_counted_feedback(said, self._policy), **whose}
+            given = parse_counted_feedback(said, self._policy)
+            unanswered = state.get("crabpath_unanswered")
+            if unanswered and "correction" in given:
+                turns, answer = [unanswered], None
+            if not turns:
+                return make_refusals(_NO_ANSWER)
+            fields = {"answer": answer, **given, **whose}
             held = [*state.get("crabpath_documents", []), *state["messages"]]
-            given = build_feedback(turns, held, **fields)
+            feedback = build_feedback(turns, held, **fields)
         except InvalidInputError as error:  # raising would fail every later run of the thread
             return make_refusals(str(error))
-        return (yield from record_feedback(self._retriever, given))
+        return (yield from record_feedback(self._retriever, feedback))
 
     def _run_after(
         self, state: CrabPathState, config: RunnableConfig
@@ -257,6 +267,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             return {}
         answer = find_answer(messages, state.get("structured_response"))
         update: dict[str, Any] = {"crabpath_turns": turns, "crabpath_answer": answer}
+        update["crabpath_unanswered"] = None  # a tool has found documents
         kind = self._policy.first(detect_events(messages, answer, self._policy))
         if kind is None:
             return update

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import CallOptions, Operations, arun, run
+from crabpath_retrievers.integration import CallOptions, Operations, arun, is_blank, run
 from langgraph_crabpath.recall import Namespace, Recall, TaskType, require_retriever
 
 _RULE = (
@@ -93,6 +93,9 @@ def create_crabpath_tool(
 
 
 def _retrieve(recall: Recall, query: str, config: RunnableConfig) -> Operations[_Found]:
+    if is_blank(query):  # the retriever finds nothing, and the model would not know why
+        msg = "the query is empty: pass a question or some words"
+        raise ToolException(msg)
     try:
         found = yield from recall.steps(query, config)
     except InvalidInputError as error:

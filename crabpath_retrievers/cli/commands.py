@@ -30,7 +30,7 @@ from typer.main import get_group
 from typing_extensions import TypedDict, get_type_hints
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.extras import PARTS, explain_missing_part
+from crabpath_retrievers.core.extras import PARTS, explain_missing_part, load_attribute
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -94,7 +94,8 @@ EmbedderName = Annotated[
         "--embeddings",
         envvar="CRABPATH_EMBEDDINGS",
         metavar="PROVIDER:MODEL",
-        help="Embedder, such as openai:text-embedding-3-small; the memory remembers it.",
+        help="Embedder, such as openai:text-embedding-3-small, which the memory remembers; or "
+        "module:attribute for one of yours.",
     ),
 ]
 
@@ -295,9 +296,24 @@ def take_place(command: Callable[..., None]) -> Callable[..., None]:
         if place is not None:
             _require_one_store(context, place, kwargs["store"])
             kwargs["store"] = place
+        if kwargs.get("embeddings"):
+            kwargs["embeddings"] = _load_embedder(kwargs["embeddings"])
         command(*args, **kwargs)
 
     return _declare(wrapper, parameters)
+
+
+def _load_embedder(name: str) -> Any:
+    """The object that ``module:attribute`` names; any other text as it is, such as a provider's."""
+    try:
+        found = load_attribute(name)
+    except Exception as error:  # whatever a module of others raises
+        module, _, attribute = name.partition(":")
+        if {getattr(error, "name", None)} & {module, attribute}:  # of a provider and its model
+            return name
+        msg = f"--embeddings {name} cannot be loaded ({type(error).__name__}: {error})"
+        raise InvalidInputError(msg) from error
+    return name if found is None else found
 
 
 def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
@@ -352,7 +368,7 @@ Commands = Mapping[str, Callable[..., Output | Iterator[Output]]]
 _OF_PARTS = {
     "server": ("crabpath_server", ("serve", "explore", "mcp", "token")),
     "eval": ("crabpath_lab", ("eval", "experiment")),
-    "lab": ("crabpath_lab", ("ab", "compare")),
+    "lab": ("crabpath_lab", ("ab", "compare", "fetch")),
 }  # packages and commands of extras
 _OURS = {"crabpath-retrievers", *(package.replace("_", "-") for package in PARTS)}
 

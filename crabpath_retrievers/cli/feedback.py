@@ -135,9 +135,13 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
 
 def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="What is right.")],
+    more: Annotated[str | None, typer.Argument(hidden=True, metavar="--turn TURN")] = None,
     turn: Annotated[str | None, typer.Option(help="Turn id, or run id, that was wrong.")] = None,
     wrong: Annotated[
-        list[str] | None, typer.Option(help="A document that is wrong; none: the best of --turn.")
+        list[str] | None,
+        typer.Option(
+            help="A document that is wrong; none: what --turn found and TEXT contradicts."
+        ),
     ] = None,
     query: Annotated[str | None, typer.Option(help="A question that it answers.")] = None,
     related: Related = None,
@@ -151,6 +155,9 @@ def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add a note with the right answer, and rank the wrong documents lower."""
+    if more is not None:
+        msg = "give the text alone, and the turn with --turn: crabpath correct TEXT --turn TURN"
+        raise InvalidInputError(msg)
     fields = _note_fields(related, title, note_id, authority)
     with CrabPath.open(store, **opening, create=False) as memory:
         note = memory.correct(
@@ -171,7 +178,10 @@ def _show_note(note: str) -> Output:
 
 
 def run_undo(
-    feedback_id: Annotated[str | None, typer.Argument(help="Id of the feedback.")] = None,
+    feedback_id: Annotated[
+        str | None,
+        typer.Argument(help="Id of the feedback; or as --turn.", metavar="FEEDBACK_OR_TURN"),
+    ] = None,
     *,
     turn: Annotated[
         str | None, typer.Option(help="Instead: turn or run id; all feedback about it.")
@@ -184,12 +194,15 @@ def run_undo(
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """Undo all that was learned from one feedback, a turn, or all feedback of a user."""
-    if user is not None or source is not None:
-        if feedback_id is not None or turn is not None:
-            msg = "give a feedback id, --turn, or --user and --source: one of the three"
-            raise InvalidInputError(msg)
+    is_of_giver = user is not None or source is not None
+    if (feedback_id is not None) + (turn is not None) + is_of_giver != 1:
+        msg = "give a feedback id, --turn, or --user and --source: one of the three"
+        raise InvalidInputError(msg)
+    if is_of_giver:
         return _undo_all(user, source, namespace, store)
     with existing_store(store) as opened:
+        if feedback_id is not None and opened.turns.find(feedback_id) is not None:
+            feedback_id, turn = None, feedback_id
         receipt = StandaloneLearner(opened).recorder.history.undo(feedback_id, turn, namespace)
     return _show_receipt(receipt, None if receipt.status == "undone" else "Not undone")
 

@@ -1,8 +1,10 @@
-"""Optional parts and extras: how the base finds them, and the sentence on what is missing."""
+"""Optional parts, extras and objects of users, found by name or said to be missing."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from crabpath_retrievers.errors import ConfigurationError, MissingExtraError
@@ -70,3 +72,22 @@ def require_same_version(package: str, version: str, base: str) -> None:
         f"pip install '{older}=={newer}'"
     )
     raise ConfigurationError(msg)
+
+
+def import_attribute(name: str) -> Any:
+    """Object that ``module:attribute`` names; None for a path or other name.
+
+    A module of the current folder is found, too. Importing it may raise any error.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute.isidentifier() or Path(name).exists():
+        return None
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    return getattr(import_module(module), attribute)
+
+
+def load_attribute(name: str) -> Any:
+    """As :func:`import_attribute`, but called if it is callable, which may raise any error."""
+    found = import_attribute(name)
+    return found() if callable(found) else found

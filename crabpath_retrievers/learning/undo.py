@@ -151,7 +151,7 @@ class LearningHistory:
         self.episodes.delete(store, namespace, gone)
         if notes:
             lost = sorted(set(notes) - store.notes.ids(namespace))
-            self.notes.remove(store, namespace, lost)
+            self.notes.delete(store, namespace, lost)
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:

@@ -322,7 +322,7 @@ def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None)
     for space, owner in {(note.namespace, note.owner) for note in notes}:
         own = tuple(note.id for note in notes if note.owner == owner)
         services.store.write(remove_notes, space, own)
-        services.notes.remove(services.store, owner, own)
+        services.notes.delete(services.store, owner, own)
     return [note.id for note in notes]
 
 

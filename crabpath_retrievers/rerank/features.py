@@ -7,7 +7,7 @@ Personalised PageRank over the edges that one query has read (Haveliwala 2002, Â
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -244,6 +244,11 @@ class Evidence:
         lengths = np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in pool])
         asked = (term_weights, total, words, codes, numbers)
         return cls(pool, support, inhibition, *asked, lengths, stretch)
+
+    def select(self, rows: Sequence[int]) -> "Evidence":
+        """The evidence for some of the candidates."""
+        pool, weights = [self.pool[row] for row in rows], self.term_weights[rows]
+        return replace(self, pool=pool, term_weights=weights, lengths=self.lengths[rows])
 
     @cached_property
     def focus(self) -> float:

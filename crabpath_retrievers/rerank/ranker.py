@@ -310,20 +310,23 @@ def select_within_budget(
     k: int,
     max_tokens: int,
     characters_per_token: float,
-    stretch: float = 1.0,
+    stretch: float,
+    likely: Sequence[bool],
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
     """Indices of the ranked documents to keep, best first: at most k, and so many tokens together.
 
-    A document that does not fit is skipped, so that a shorter one after it may still fit. ``notes``
-    has the index of the correction of a document, which stands before it; without the note the
-    document is not kept either, and the two are no duplicates.
+    After one that does not fit, those that are ``likely`` relevant are kept as far as they fit: the
+    others are no substitute. ``notes`` has the index of the correction of a document, which stands
+    before it; without the note the document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
-    remaining = max_tokens
+    remaining, is_complete = max_tokens, True
     for index, head in enumerate(heads):
         node, note = documents.get(head.id), notes.get(index)
         if node is None or (note is not None and note not in kept):
+            continue
+        if not (is_complete or likely[index]):
             continue
         if any(
             _is_duplicate(head, heads[other], node, documents, stretch)
@@ -333,6 +336,7 @@ def select_within_budget(
             continue
         tokens = math.ceil(len(node.content) / characters_per_token)
         if tokens > remaining:
+            is_complete = False
             continue
         remaining -= tokens
         kept.append(index)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from heapq import merge
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -90,6 +91,8 @@ class Candidates:
     """Keys of notes that are only found by what they correct."""
     notes: Mapping[int, str] = field(default_factory=dict)
     """Kinds of all notes in the pool, by key."""
+    first: frozenset[int] = frozenset()
+    """Keys of corrections of this very question, which come first."""
     repeats: Mapping[str, str] = field(default_factory=dict)
     """The document with the same wording, by the id of each that is left out for it."""
     better: Mapping[int, Version] = field(default_factory=dict)
@@ -106,6 +109,12 @@ class Candidates:
         heads = enumerate(hit.head for hit in self.evidence.pool)
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
 
+    def separate(self) -> tuple[list[int], Evidence]:
+        """Indices of all candidates but corrections, and the evidence for these alone."""
+        notes = self.list_corrections()
+        rows = [i for i in range(len(self.evidence.pool)) if i not in notes]
+        return rows, self.evidence.select(rows) if notes else self.evidence
+
 
 @dataclass(slots=True)
 class Ranking:
@@ -114,7 +123,7 @@ class Ranking:
     Attributes:
         found: The candidates.
         ranker: Of the namespace, or the one before any lesson.
-        features: Of all candidates.
+        features: Of all candidates; those of documents as if there were no corrections.
         matrix: The features that the ranker scores.
         among: Indices of the candidates that may be returned.
         spare: Notes that come behind all others, if there is room.
@@ -176,6 +185,9 @@ class DocumentChooser:
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(found.read, found.query.namespace, clock, found.explore)
         features = matrix = compute_features(found.evidence, ranker.sources)
+        rows, alone = found.separate()
+        if alone is not found.evidence:
+            features[rows] = compute_features(alone, ranker.sources)
         if found.is_frozen:
             ranker, matrix = self.ranker, _blank(features, _LEFT_OUT)
         ranking = Ranking(found, ranker, features, matrix, range(len(matrix)))
@@ -204,7 +216,15 @@ class DocumentChooser:
         """
         found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
         if found.order is None:
-            ranking.order = ranker.order(matrix, found.evidence, found.query.k, ranking.among)
+            rows, alone = found.separate()
+            allowed, own = set(ranking.among), matrix[rows]
+            among = [n for n, i in enumerate(rows) if i in allowed]
+            order = [rows[n] for n in ranker.order(own, alone, found.query.k, among)]
+            matrix[rows] = own
+            for note in (notes := allowed.difference(rows)):  # as if each came first
+                ranker.cover(matrix, found.evidence, [note])
+            worse = (-ranker.log_odds(matrix)).tolist().__getitem__
+            ranking.order = [*merge(order, sorted(notes, key=worse), key=worse)]
         else:
             places = {found.evidence.pool[i].head.id: i for i in ranking.among}
             ranking.order = [places[name] for name in found.order if name in places]
@@ -219,6 +239,9 @@ class DocumentChooser:
             ranking.spare = spare if len(ranking.order) <= 1 else ()
         if ranking.better:
             _put_versions_first(ranking)
+        if found.first:
+            pool = found.evidence.pool
+            ranking.order = sorted(ranking.order, key=lambda i: pool[i].head.key not in found.first)
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
         """Leave out what the owner of the vector store has deleted."""
@@ -337,7 +360,12 @@ class DocumentChooser:
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
         }
-        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, notes)}
+        least = self.settings.rank.min_probability
+        fit = ranking.ranker.probabilities(_blank(ranking.matrix, [_AUTHORITY]))
+        likely = (fit[together] >= least).tolist()
+        kept = {together[i] for i in select_within_budget(heads, documents, *bounds, likely, notes)}
+        if together and not kept:
+            _log.warning("no document fits into max_tokens=%d: ask with more", max_tokens)
         ranking.order = [i for i in ranking.order if i in kept]
         ranking.spare = [i for i in ranking.spare if i in kept]
         ranking.propensities = {}  # unknown where a budget chose
@@ -502,11 +530,8 @@ def _insert_corrections(
 
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
     """The candidates without these documents."""
-    pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
-    walk, information = found.walk, found.seeds.information
-    evidence = Evidence.from_pool(
-        pool, walk.support, walk.inhibition, information, found.read.stretch
-    )
+    pool = found.evidence.pool
+    evidence = found.evidence.select([i for i, hit in enumerate(pool) if hit.head.id not in gone])
     return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 

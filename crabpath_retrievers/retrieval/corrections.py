@@ -22,7 +22,7 @@ from crabpath_retrievers.core.records import (
     stack_vectors,
     stretch_cosine,
 )
-from crabpath_retrievers.core.text import Floats, is_opposed, tokenise
+from crabpath_retrievers.core.text import Floats, is_opposed, normalise_name, tokenise
 from crabpath_retrievers.retrieval.search import SeedHits
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.notes import (
@@ -47,8 +47,8 @@ def find_corrections(
     seeds: SeedHits,
     pool: Sequence[Candidate],
     max_scanned: int,
-) -> tuple[list[Correction], dict[int, str], Sequence[Candidate]]:
-    """Corrections of the pool, kinds of all notes, and the pool with the notes that belong.
+) -> tuple[list[Correction], dict[int, str], Sequence[Candidate], frozenset[int]]:
+    """Corrections of the pool, kinds of all notes, the pool with those that belong, and the first.
 
     Corrections that what they correct leads to are added, and those of other questions removed.
     """
@@ -65,11 +65,9 @@ def find_corrections(
         keys |= missing
     origins = read.notes.find_origins(clock.key, sorted(keys))
     notes = {origin.key: origin.kind for origin in origins}
-    if query.candidate_ids is not None:  # they are what is asked for
-        return corrections, notes, pool
     given = [one for one in origins if one.kind == "correction"]
-    if not given:
-        return corrections, notes, pool
+    if query.candidate_ids is not None or not given:  # candidates are what is asked for
+        return corrections, notes, pool, frozenset()
     said = {one.key: one.query or "" for one in given}
     latest = {one.query: one.key for one in sorted(given, key=lambda one: one.said)}
     outdated = {one.key for one in given if one.query and latest[one.query] != one.key}
@@ -90,7 +88,14 @@ def find_corrections(
         if hit.head.key in said:
             best[find_text_id(hit.head.id)] = hit
     once = {hit.head.key for hit in best.values()}
-    return corrections, notes, [h for h in fitting if h.head.key not in said.keys() - once]
+    name = normalise_name(query.text)
+    first = {  # those of this very question, unless it was answered otherwise as often since
+        hit.head.key
+        for hit in best.values()
+        if normalise_name(said[hit.head.key]) == name and hit.again >= hit.passed
+    }
+    belonging = [hit for hit in fitting if hit.head.key not in said.keys() - once]
+    return corrections, notes, belonging, frozenset(first)
 
 
 def _measure_fits(
@@ -257,30 +262,36 @@ def choose_corrections(
 
 
 def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-    """The notes among some nodes of a namespace; the text of those that correct says so."""
+    """The notes among some nodes of a namespace; the text of those that correct says so.
+
+    Where a document that it corrects has got another text since, text and metadata say that, too.
+    """
     notes = {key: node for key, node in nodes.items() if not node.document}
     if any(node.metadata.get("note") == "correction" for node in notes.values()):
         for fact in read.notes.get_facts(notes, namespace):
             if fact.kind == "correction":
-                text = mark_correction(notes[fact.id].content, fact.query)
-                notes[fact.id] = replace(notes[fact.id], content=text)
+                note = notes[fact.id]
+                text = mark_correction(note.content, fact.query, outdated=fact.is_outdated)
+                more = {"outdated": True} if fact.is_outdated else {}
+                notes[fact.id] = replace(note, content=text, metadata={**note.metadata, **more})
     return notes
 
 
 _MAX_ASKED = 200  # characters of a question that is shown
 
 
-_MARKS = re.compile(r'\A(?:Correction(?: of the answer to "[^"\n]*")?:\n)+')
+_OUTDATED = ", given before the document was changed"
+_MARKS = re.compile(rf'\A(?:Correction(?: of the answer to "[^"\n]*")?(?:{_OUTDATED})?:\n)+')
 
 
-def mark_correction(text: str, question: str | None) -> str:
+def mark_correction(text: str, question: str | None, *, outdated: bool) -> str:
     """The text of a correction under a line that says what it corrects: hosts drop metadata.
 
     Such a line that the text begins with, as what was shown and then edited does, is replaced.
     """
-    text = _MARKS.sub("", text)
+    text = f"{_OUTDATED if outdated else ''}:\n{_MARKS.sub('', text)}"
     if question is None:
-        return f"Correction:\n{text}"
+        return f"Correction{text}"
     asked = " ".join(question.replace('"', "'").split())
     shown = asked if len(asked) <= _MAX_ASKED else f"{asked[:_MAX_ASKED]}…"
-    return f'Correction of the answer to "{shown}":\n{text}'
+    return f'Correction of the answer to "{shown}"{text}'

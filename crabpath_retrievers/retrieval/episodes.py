@@ -38,7 +38,7 @@ from crabpath_retrievers.core.text import (
     list_distinct_words,
     split_words,
 )
-from crabpath_retrievers.storage import GraphStore, Reader, Store
+from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.notes import NoteVector
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
@@ -125,7 +125,7 @@ class _CachedVectors(NamedTuple):
 _NO_VECTORS = _CachedVectors((-1, -1), {}, ())
 
 
-class EpisodeMemory:
+class EpisodeMemory(NamespaceCollections):
     """Recalls past turns.
 
     Vectors of small namespaces stay in the process, those of others in a collection each.
@@ -135,8 +135,8 @@ class EpisodeMemory:
         self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
     ) -> None:
         """Read ``store``, with collections in the store of ``index``; None scans rows."""
+        super().__init__(index, "episodes")
         self._store, self._settings = store, settings
-        self._collections = NamespaceCollections(index, "episodes")
         self._vectors: dict[int, _CachedVectors] = {}
         self._episodes = VersionCache[str, StoredEpisode]()
         self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
@@ -210,10 +210,10 @@ class EpisodeMemory:
                 lambda new: {e.id: e for e in read.learned.episodes(namespace, new)},
             )
             return self._rank(read, vector, [*near.values()])
-        if not self._collections.available:
+        if not self.available:
             latest = read.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(read, vector, latest)
-        ids = self._collections.of(namespace).on(read).search(vector, neighbours)
+        ids = self.of(namespace).on(read).search(vector, neighbours)
         episodes = read.learned.episodes(namespace, ids, queued=True)
         if gone := set(ids).difference(episode.id for episode in episodes):
             # Maintenance has no index, and this reader may be older than what is indexed.
@@ -224,9 +224,9 @@ class EpisodeMemory:
         self, read: Reader, clock: Clock, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
         """Search for the nearest indexed episodes of several queries, which are asked inside."""
-        if not self._collections.available or self._read_vectors(read, clock).blocks is not None:
+        if not self.available or self._read_vectors(read, clock).blocks is not None:
             return nullcontext()
-        own = self._collections.of(clock.key)
+        own = self.of(clock.key)
         return own.search_ahead(vectors, self._settings.neighbours)
 
     def _read_vectors(self, read: Reader, clock: Clock) -> _CachedVectors:
@@ -299,39 +299,34 @@ class EpisodeMemory:
         An embedded Chroma takes 30 ms, for one episode or for a hundred. Vectors of episodes that
         maintenance has deleted are deleted, too. A process without the index leaves it to others.
         """
-        if not self._collections.has_index:
+        if not self.has_index:
             return
         while self._gone:
             namespace, ids = self._gone.popitem()
             kept = {e.id for e in self._store.learned.episodes(namespace, sorted(ids))}
-            self._collections.delete(self._store, namespace, sorted(ids - kept))
+            self.delete(self._store, namespace, sorted(ids - kept))
         if self._store.learned.count_unindexed_episodes() < minimum:
             return
         unindexed = self._store.learned.get_unindexed_episodes()
         entries = [CollectionEntry(key, e.id, e.vector, e.query) for key, e in unindexed]
-        self._collections.upsert(entries)
-        self._store.write(mark_indexed, episodes=[entry.id for entry in entries])
-        self._collections.delete_gone(
+        self.fill(
             self._store,
             entries,
+            partial(self._store.write, mark_indexed, episodes=[entry.id for entry in entries]),
             lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)},
         )
 
     def reopen(self) -> None:
         """Read all episodes and vectors again, for instance after the embedder was changed."""
-        self._collections.reopen()
+        super().reopen()
         with self._lock:
             self._vectors, self._gone = {}, {}
         self._episodes = VersionCache[str, StoredEpisode]()
 
-    def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
-        """Delete the vectors of deleted episodes."""
-        self._collections.delete(store, namespace, ids)
-
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace, and what is remembered of it."""
         self._episodes.forget(namespace)
-        self._collections.forget(namespace)
+        super().forget(namespace)
 
 
 def score_turns(
@@ -581,15 +576,15 @@ AUTO_NOTE_PREFIX = "auto:"
 """Prefix of the ids of automatic notes, which are on probation."""
 
 
-class NoteMemory:
+class NoteMemory(NamespaceCollections):
     """Finds notes; namespaces without notes cost nothing."""
 
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: NoteSettings
     ) -> None:
         """Read ``store``, with collections in the store of ``index``; None scans rows."""
+        super().__init__(index, "notes")
         self._store, self._settings = store, settings
-        self._collections = NamespaceCollections(index, "notes")
 
     def near(self, read: Reader, vector: Vector, clock: Clock) -> dict[str, float]:
         """Ids of the nearest notes of a namespace with their similarities, nearest first."""
@@ -601,10 +596,10 @@ class NoteMemory:
         return {note.id: score for score, note in ranked[: self._settings.neighbours]}
 
     def _read_candidates(self, read: Reader, vector: Vector, clock: Clock) -> list[NoteVector]:
-        if not self._collections.available:
+        if not self.available:
             limit = self._settings.max_scanned
             return read.notes.latest(clock.key, self.get_probation_start(clock), limit)
-        ids = self._collections.of(clock.key).on(read).search(vector, self._settings.neighbours)
+        ids = self.of(clock.key).on(read).search(vector, self._settings.neighbours)
         return read.notes.near(clock.key, ids, self.get_probation_start(clock))
 
     def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
@@ -626,26 +621,13 @@ class NoteMemory:
 
         A process without the index leaves it to others.
         """
-        if not self._collections.has_index or self._store.notes.count_unindexed() < minimum:
+        if not self.has_index or self._store.notes.count_unindexed() < minimum:
             return
         unindexed = self._store.notes.get_unindexed()
         entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
-        self._collections.upsert(entries)
-        self._store.write(mark_indexed, notes=[note.key for note in unindexed])
-        self._collections.delete_gone(
+        self.fill(
             self._store,
             entries,
+            partial(self._store.write, mark_indexed, notes=[note.key for note in unindexed]),
             lambda key, ids: {n.id for n in self._store.notes.get_facts(ids) if n.owner == key},
         )
-
-    def reopen(self) -> None:
-        """Open the collections again: the embedder was changed."""
-        self._collections.reopen()
-
-    def remove(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
-        """Delete the vectors of notes."""
-        self._collections.delete(store, namespace, ids)
-
-    def forget(self, namespace: int) -> None:
-        """Delete the vectors of a namespace."""
-        self._collections.forget(namespace)

@@ -350,7 +350,11 @@ class RetrievalPipeline:
             stretch=read.stretch,
             on_hop=query.on_hop,
         )
-        return walker.steps(choose_entries(hits, self.settings))
+        corrections = set[int]()
+        if clock.notes:
+            notes = read.run(partial(read.notes.find_origins, clock.key, sorted(seeds.hits)))
+            corrections = {note.key for note in notes if note.kind == "correction"}
+        return walker.steps(choose_entries(hits, self.settings, corrections))
 
     def _read_edges(self, attempt: _Attempt, clock: Clock, keys: Sequence[int]) -> Frontier:
         """Edges of a frontier; in a confined walk only to what the filter allows."""
@@ -374,11 +378,14 @@ class RetrievalPipeline:
         read, query, vector, _, _ = attempt
         pool = self._collect_pool(read, query, vector, seeds, walk)
         corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
+        first = frozenset[int]()
         if seeds.clock.notes:
             found = [hit.head.key for hit in pool]
             limit = self.settings.note.max_scanned
-            corrections, notes, pool = find_corrections(read, query, vector, seeds, pool, limit)
-            companions = notes.keys() - found
+            corrections, notes, pool, first = find_corrections(
+                read, query, vector, seeds, pool, limit
+            )
+            companions = notes.keys() - found - first
         known = walk.support, walk.inhibition, seeds.information, read.stretch
         return Candidates(
             read,
@@ -391,6 +398,7 @@ class RetrievalPipeline:
             corrections=corrections,
             companions=frozenset(companions),
             notes=notes,
+            first=first,
         )
 
     def _collect_pool(
@@ -491,8 +499,13 @@ def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> 
     }
 
 
-def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
-    """The nodes from which the walk starts, with their energy in [0, 1], best first."""
+def choose_entries(
+    hits: Iterable[Candidate], settings: Settings, corrections: AbstractSet[int] = frozenset()
+) -> list[tuple[NodeHead, float]]:
+    """The nodes from which the walk starts, with their energy in [0, 1], best first.
+
+    Corrections, given by key, are entries beside as many documents as without them.
+    """
     seeds = settings.seeds
     scored = []
     for hit in hits:
@@ -507,7 +520,9 @@ def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[
         energy = max(seeds.hint_score * hit.hint, found, seeds.episode_score * used)
         scored.append((energy, hit.hint, hit.head))
     # Hinted nodes are entries whatever their score; of equal ones those with the first ids.
-    best = sorted(scored, key=lambda item: (-item[1], -item[0], item[2].id))[: seeds.max_entries]
+    ranked = sorted(scored, key=lambda item: (-item[1], -item[0], item[2].id))
+    best = [item for item in ranked if item[2].key not in corrections][: seeds.max_entries]
+    best += [item for item in ranked[: seeds.max_entries] if item[2].key in corrections]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]
 
 

@@ -468,42 +468,36 @@ class NamespaceCollections:
             self._open[namespace] = self._index.open_sibling(f"{self._name}-{namespace}")
         return self._open[namespace]
 
-    def upsert(self, entries: Iterable[CollectionEntry]) -> None:
-        """Add vectors, one write per namespace; does nothing without collections."""
-        for namespace, group in self._by_namespace(entries):
+    def fill(
+        self,
+        store: Store,
+        entries: Iterable[CollectionEntry],
+        mark: Callable[[], object],
+        find: Callable[[int, list[str]], set[str]],
+    ) -> None:
+        """Add new vectors, one write per namespace; those whose rows are gone by then go again.
+
+        Args:
+            store: The graph store.
+            entries: The vectors; without collections they are not added.
+            mark: Takes them off their queue.
+            find: Those of the ids of a namespace that the graph store has.
+        """
+        groups: dict[int, list[CollectionEntry]] = {}
+        for entry in entries if self.available else ():
+            groups.setdefault(entry.namespace, []).append(entry)
+        for namespace, group in groups.items():
             self.of(namespace).upsert(
                 [entry.id for entry in group],
                 [entry.vector.astype(np.float32) for entry in group],
                 [entry.text for entry in group],
                 [{} for _ in group],
             )
-
-    def delete_gone(
-        self,
-        store: Store,
-        entries: Iterable[CollectionEntry],
-        existing: Callable[[int, list[str]], set[str]],
-    ) -> None:
-        """Delete vectors that were just added but whose rows have been deleted meanwhile.
-
-        Args:
-            store: The graph store.
-            entries: Entries that were added.
-            existing: Those of the ids of a namespace that the graph store still has.
-        """
-        for namespace, group in self._by_namespace(entries):
+        mark()
+        for namespace, group in groups.items():
             ids = [entry.id for entry in group]
-            present = existing(namespace, ids)
-            self.delete(store, namespace, [entry_id for entry_id in ids if entry_id not in present])
-
-    def _by_namespace(
-        self, entries: Iterable[CollectionEntry]
-    ) -> Iterable[tuple[int, list[CollectionEntry]]]:
-        """Entries by namespace; empty without collections."""
-        groups: dict[int, list[CollectionEntry]] = {}
-        for entry in entries if self.available else ():
-            groups.setdefault(entry.namespace, []).append(entry)
-        return groups.items()
+            present = find(namespace, ids)
+            self.delete(store, namespace, [entry for entry in ids if entry not in present])
 
     def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
         """Delete vectors of a namespace, in a transaction of the store if one is given."""

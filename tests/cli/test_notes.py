@@ -17,6 +17,22 @@ def document(tmp_path, monkeypatch, cli):
     assert cli("add", "deploy.md").exit_code == 0
 
 
+def test_a_turn_is_named_by_its_option(cli, read):
+    """A turn in the place of something else is understood, or the sentence names ``--turn``."""
+    turn = read("query", "How do I deploy?")["turn_id"]
+    for given, sentence in (
+        (["correct", turn, "Only on Sundays."], "crabpath correct TEXT --turn TURN"),
+        (["undo"], "a feedback id, --turn, or --user and --source"),
+        (["undo", turn, "--turn", turn], "one of the three"),
+    ):
+        refused = cli(*given)
+        assert refused.exit_code == 2
+        assert sentence in " ".join(refused.stderr.split())
+    for given in ([turn], ["--turn", turn]):
+        read("feedback", turn, "--outcome", "down")
+        assert read("undo", *given)["status"] == "undone"
+
+
 def test_teach_ask_correct_and_forget(cli, read):
     """A note answers its question; a correction comes before what it corrects."""
     question = "May I skip the pipeline?"

@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import langchain.embeddings
@@ -145,6 +146,27 @@ def test_an_embedder_is_named_once_and_then_remembered(cli, read, refuse, monkey
     assert "--embeddings PROVIDER:MODEL" in refuse("query", "apple", code=1)
     assert read("add", "docs", "--store", "other")["added"] == 3
     assert "'provider:model'" in refuse("add", "docs", "--embeddings", "minilm")
+
+
+MODULE = """
+from langchain_core.embeddings import DeterministicFakeEmbedding
+EMBEDDER = DeterministicFakeEmbedding(size=8)
+def make(): return EMBEDDER
+def fail(): raise LookupError("no key")
+"""
+
+
+def test_an_embedder_is_one_of_a_module_in_the_current_folder(read, refuse, monkeypatch):
+    """A package, such as openai, may have the name of a provider."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("my_embedders.py").write_text(MODULE, encoding="utf-8")
+    Path("apple.md").write_text("An apple is a fruit.", encoding="utf-8")
+    assert read("add", "apple.md", "--embeddings", "my_embedders:make")["added"] == 1
+    assert read("query", "apple", "--embeddings", "my_embedders:EMBEDDER")["documents"]
+    assert "(LookupError: no key)" in refuse("query", "apple", "--embeddings", "my_embedders:fail")
+    assert "my_embedders" in refuse("query", "apple", "--embeddings", "my_embedders:absent")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert "OPENAI_API_KEY" in refuse("query", "a", "--embeddings", "openai:text-embedding-3-small")
 
 
 @pytest.mark.usefixtures("_embedders", "docs")

@@ -3,9 +3,16 @@
 import minilm
 import pytest
 import sqlalchemy as sa
+from passages import read_passages, read_questions
 from tables import contents, namespaces, nodes, notes, turns
 
-from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import (
+    CrabPath,
+    CrabPathRetriever,
+    Feedback,
+    InvalidInputError,
+    NotFoundError,
+)
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.notes import make_note_id
 from crabpath_retrievers.learning.rules.edges import MIN_INHIBITION
@@ -431,3 +438,37 @@ def test_an_irrelevant_document_was_wrong(memory, host):
     memory.record(Feedback(turn.id, -1.0, irrelevant=["b"], correction=RIGHT))
     (note,) = memory.store.notes.get_unindexed()
     assert {edge for edge in host.weights() if edge[0] == note.id} == {(note.id, "b", "inhibits")}
+
+
+def test_a_correction_is_first_where_its_question_is_asked_again(memory, host):
+    """However often a document was right before; until the answer is another one again."""
+    for user in "abcde":
+        memory.record(host.answer().turn.id, 1.0, used=["a"], user=user)
+    memory.record(host.answer().turn.id, -1.0, correction=RIGHT)
+    for k in (1, 2, 3):
+        assert host.found(k=k)[0] == NOTE
+    assert host.found(fill=False)[0] == NOTE
+    for user in "abc":
+        memory.record(host.answer().turn.id, 1.0, used=["a"], user=user)
+    assert host.found()[0] == "a"
+
+
+def test_a_correction_takes_nothing_from_documents_that_it_does_not_blame():
+    """They stay among the k documents, since the note counts for nothing in their ranking."""
+    questions = read_questions(3)
+    with CrabPath.open(embeddings=minilm.shared()) as memory:
+        memory.add_documents(read_passages(30), split=False)
+        for question in questions:
+            before = {k: list_documents(memory, question, k) for k in (1, 2, 3, 4)}
+            said = f"The right answer to {question} is another one."
+            for wrong in ([], before[1]):
+                note = memory.correct(said, query=question, wrong=wrong)
+                after = {k: list_documents(memory, question, k) for k in before}
+                assert wrong or after == before
+                assert all({*ids} - {*after[k]} <= {*wrong} for k, ids in before.items())
+                memory.forget([note])
+
+
+def list_documents(memory, question, k):
+    answer = memory.retrieve(question, k=k).documents
+    return [item.node.id for item in answer if item.node.document]

@@ -76,7 +76,7 @@ def test_the_best_chunk_of_each_document_stands_for_it():
     assert select_best_chunks([], [], nothing, np.zeros((0, len(FEATURES)))) == []
 
 
-def choose(*texts, vectors=None, k=9, max_tokens=1000, missing=()):
+def choose(*texts, vectors=None, k=9, max_tokens=1000, missing=(), likely=()):
     """Indices that are kept of ranked texts, orthogonal to each other unless said otherwise."""
     if vectors is None:
         vectors = np.eye(max(1, len(texts)))
@@ -89,7 +89,8 @@ def choose(*texts, vectors=None, k=9, max_tokens=1000, missing=()):
         for i, text in enumerate(texts)
         if i not in missing
     }
-    return select_within_budget(heads, documents, k, max_tokens, 4.0)
+    confident = [place in likely for place in range(len(texts))]
+    return select_within_budget(heads, documents, k, max_tokens, 4.0, 1.0, confident)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,13 @@ def choose(*texts, vectors=None, k=9, max_tokens=1000, missing=()):
     [
         pytest.param("abc", {"k": 2}, [0, 1], id="rank order up to k"),
         # Of 2 + 3 + 1 tokens, rounded up from 8, 9 and 4 characters.
-        pytest.param(["a" * 8, "b" * 9, "c" * 4], {"max_tokens": 3}, [0, 2], id="does not fit"),
+        pytest.param(["a" * 8, "b" * 9, "c" * 4], {"max_tokens": 3}, [0], id="does not fit"),
+        pytest.param(
+            ["a" * 9, "b" * 4, "c" * 4],
+            {"max_tokens": 2, "likely": {2}},
+            [2],
+            id="what is likely takes the place of what does not fit",
+        ),
         pytest.param(["a" * 5, "b" * 6], {"max_tokens": 1}, [], id="nothing fits"),
         pytest.param(["same", "same", "other"], {}, [0, 2], id="equal texts come once"),
         pytest.param(

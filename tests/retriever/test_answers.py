@@ -158,6 +158,18 @@ def test_a_budget_of_tokens(forty, embeddings):
         assert "Lunch is at noon." in said
 
 
+def test_what_does_not_fit_is_not_replaced(caplog):
+    """A short text about something else is no answer, where the right one is too long."""
+    texts = ["The service listens on port 8080. " + "It also answers health checks. " * 10]
+    texts += ["Backups run at night.", "Lunch is at noon.", "Ports below 1024 need root rights."]
+    retriever = CrabPathRetriever.from_texts(texts, minilm.shared())
+    with retriever.memory:
+        question = "Which port does the service listen on?"
+        assert retriever.invoke(question, max_tokens=60) == []
+        assert "no document fits into max_tokens=60" in caplog.text
+        assert retriever.invoke(question, max_tokens=200)[0].page_content == texts[0]
+
+
 def test_boost_tags_prefer_documents(forty):
     """A document whose metadata carries a boosted value gains score, the others do not."""
     plain = {d.id: d.metadata["score"] for d in forty.invoke(QUESTION, k=SIZE)}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.tools import create_retriever_tool
 
 from crabpath_retrievers import (
     CrabPath,
@@ -66,9 +67,18 @@ async def test_a_question_that_is_refused(retriever, unchanged, options, sentenc
         memory.retrieve(text, **options)
     with pytest.raises(InvalidInputError, match=sentence):
         await memory.aio.retrieve(text, **options)
-    if {"input", "vector", "candidate_ids"}.isdisjoint(options):
+    if {"vector", "candidate_ids"}.isdisjoint(options) and text not in ("", "\n\0"):
         with pytest.raises(InvalidInputError, match=sentence):
             retriever.invoke(text, **options)
+
+
+@pytest.mark.parametrize("blank", ["", " \n", "\n\0", "\u200b"])
+async def test_a_blank_question_ends_no_agent(retriever, blank, caplog):
+    """A tool over the retriever tells the model of no document, as it does where none is found."""
+    assert (retriever.invoke(blank), await retriever.ainvoke(blank)) == ([], [])
+    tool = create_retriever_tool(retriever, "search", "Searches.")
+    assert (tool.invoke(blank), await tool.ainvoke(blank)) == ("", "")
+    assert caplog.text.count("a blank question has no documents") == 4
 
 
 @pytest.mark.parametrize(

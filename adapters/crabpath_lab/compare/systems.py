@@ -14,8 +14,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
 from crabpath_lab.compare.answers import Search
-from crabpath_lab.loading import import_attribute, load_attribute
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core.extras import import_attribute
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -48,8 +48,8 @@ class Place(NamedTuple):
         collection: Its collection; None for the only one.
         retriever: ``module:attribute`` of a vector store, retriever or function.
         memory: Directory or database URL of a memory; None for one that is built and deleted.
-        embeddings: ``provider:model``, or ``module:attribute``; None for all-MiniLM-L6-v2, or that
-            of the store.
+        embeddings: An embedder, or ``provider:model``; None for all-MiniLM-L6-v2, or that of the
+            store.
         most: Documents of a store from which a sample is compared.
     """
 
@@ -57,7 +57,7 @@ class Place(NamedTuple):
     collection: str | None = None
     retriever: str | None = None
     memory: str | None = None
-    embeddings: str | None = None
+    embeddings: Embeddings | str | None = None
     most: int = 10_000
 
 
@@ -173,7 +173,7 @@ def _search_memory(memory: CrabPath, condition: Any, text: str, k: int) -> list[
 @contextmanager
 def _open_memory(place: Place, given: Any) -> Iterator[CrabPath]:
     """The memory of the options, or one over the vector store, which is deleted afterwards."""
-    embedder = _load_embeddings(place.embeddings)
+    embedder = resolve_embeddings(place.embeddings)
     store = given.vectorstore if isinstance(given, VectorStoreRetriever) else given
     if place.memory:
         try:
@@ -199,20 +199,6 @@ def _open_memory(place: Place, given: Any) -> Iterator[CrabPath]:
             msg = "the store holds no document with a text: there is nothing to compare"
             raise InvalidInputError(msg)
         yield memory
-
-
-def _load_embeddings(name: str | None) -> Embeddings | None:
-    """The embedder of an option: ``module:attribute``, or else ``provider:model``."""
-    if name is None:
-        return None
-    try:
-        found = load_attribute(name)
-    except ModuleNotFoundError:  # a provider's name
-        found = None
-    except Exception as error:
-        msg = f"--embeddings {name} cannot be loaded ({type(error).__name__}: {error})"
-        raise InvalidInputError(msg) from error
-    return resolve_embeddings(name if found is None else found)
 
 
 def _load_retriever(name: str) -> Any:
@@ -259,7 +245,7 @@ def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStor
         raise MissingExtraError(msg) from error
     client = _connect(place.store or "")
     collection = _find_collection(client, place)
-    embedder = _load_embeddings(place.embeddings) or load_default_embeddings()
+    embedder = resolve_embeddings(place.embeddings) or load_default_embeddings()
     _require_same_embedder(collection, embedder)
     count = collection.count()
     if count > place.most:

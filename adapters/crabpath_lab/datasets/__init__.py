@@ -4,6 +4,10 @@ Labels stay in ``qrels``, ``facts`` and ``answers``; documents carry a title and
 else.
 """
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
 from crabpath_lab.datasets.beir import load_beir
 from crabpath_lab.datasets.dataset import Dataset, make_passage
 from crabpath_lab.datasets.hipporag import load_hipporag
@@ -11,6 +15,7 @@ from crabpath_lab.datasets.hotpotqa import load_hotpotqa, load_musique
 from crabpath_lab.datasets.multihoprag import load_multihoprag
 
 __all__ = [
+    "DATASETS",
     "Dataset",
     "load_beir",
     "load_hipporag",
@@ -19,3 +24,15 @@ __all__ = [
     "load_musique",
     "make_passage",
 ]
+
+DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
+    {
+        "hotpotqa": load_hotpotqa,
+        "multihoprag": load_multihoprag,
+        "2wiki": load_hotpotqa,
+        "musique": load_musique,
+        "hipporag": load_hipporag,
+        "beir": load_beir,
+    }
+)
+"""Loaders of data sets by their names for ``crabpath eval``."""

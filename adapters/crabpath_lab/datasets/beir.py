@@ -1,5 +1,6 @@
 """BEIR folders (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/test.tsv."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,30 @@ def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
         {query: frozenset(relevant[query]) for query in queries},
         answers=answers,
     )
+
+
+def write_beir(dataset: Dataset, folder: Path) -> None:
+    """Write a data set into a new or empty folder, in BEIR form; answers become metadata."""
+    titles = [str(document.metadata.get("title", "")) for document in dataset.documents]
+    rows = [
+        {"_id": d.id, "title": title, "text": d.page_content.removeprefix(f"{title}\n")}
+        for d, title in zip(dataset.documents, titles, strict=True)
+    ]
+    asked: list[dict[str, Any]] = [
+        {"_id": query, "text": text} for query, text in dataset.queries.items()
+    ]
+    for row in asked:
+        if row["_id"] in dataset.answers:
+            row["metadata"] = {"answer": dataset.answers[row["_id"]]}
+    judged = [f"{query}\t{gold}\t1" for query, ids in dataset.qrels.items() for gold in sorted(ids)]
+    files = {
+        "corpus.jsonl": [json.dumps(row, ensure_ascii=False) for row in rows],
+        "queries.jsonl": [json.dumps(row, ensure_ascii=False) for row in asked],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *judged],
+    }
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _read_qrels(path: Path) -> dict[str, set[str]]:

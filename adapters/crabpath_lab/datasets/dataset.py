@@ -61,7 +61,11 @@ class Dataset:
         if seed is not None and limit < len(asked):
             chosen = set(random.Random(seed).sample(asked, limit))  # noqa: S311  no secret
             asked = [query for query in asked if query in chosen]
-        fewer = self._with_queries(asked[:limit])
+        return self.choose(asked[:limit])
+
+    def choose(self, queries: Iterable[str]) -> "Dataset":
+        """Copy with some questions, in their order, and the contexts that belong to them."""
+        fewer = self._with_queries(queries)
         if not self.candidates:
             return fewer
         kept = {document for own in fewer.candidates.values() for document in own}

@@ -6,7 +6,6 @@ from functools import partial
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 
-from crabpath_lab.loading import load_attribute
 from crabpath_lab.methods.base import (
     EvaluationCorpus,
     Method,
@@ -17,6 +16,7 @@ from crabpath_lab.methods.cold import open_cold
 from crabpath_lab.methods.hybrid import open_hybrid
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.calls import run
+from crabpath_retrievers.core.extras import load_attribute
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH = 0.8  # of a group of bars; the groups are 1 apart
+_LINE = 0.16  # inches of a line of small text
 DPI = 150
 
 
@@ -92,6 +93,8 @@ def _draw_differences(axes: "Axes", figures: Figures) -> None:
     axes.axvline(0, color="grey", linewidth=1)
     axes.set_yticks(places, [f"{r['a']} − {r['b']}, {r['metric']}" for r in rows], fontsize=7)
     axes.invert_yaxis()
+    figure: Any = axes.figure  # each line of text needs its height
+    figure.set_figheight(max(figure.get_figheight(), 1.0 + _LINE * len(rows)))
 
 
 def error_bars(

@@ -69,8 +69,9 @@ def build_note_episode_id(key: int, query: str) -> str:
 class NoteFacts(NamedTuple):
     """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace.
 
-    ``is_settled``: a user said it directly, so that saying it again changes nothing; where it is a
-    correction, nothing else was said since.
+    ``is_outdated``: a document that it corrects has got another text since. ``is_settled``: a user
+    said it directly, so that saying it again changes nothing; where it is a correction, nothing
+    else was said since, and it is not outdated.
     """
 
     id: str
@@ -84,6 +85,7 @@ class NoteFacts(NamedTuple):
     turn: str | None
     feedback: str | None
     digest: str
+    is_outdated: bool
     is_settled: bool
 
 
@@ -144,14 +146,16 @@ _OF_KEYS = CompiledSelect(
     )
 )
 # The inhibitory edge from a note to what it corrects is the record of the correction; its weight
-# does not matter here, so the note goes with the document however much of it has decayed.
+# does not matter here, so the note goes with the document however much of it has decayed; it is 0
+# once the document has another text.
+_IS_CORRECTION = sa.and_(overlay.c.kind == EdgeKind.INHIBITS.value, notes.c.kind == "correction")
 _LINKS = (
     sa.select(overlay.c.target, notes.c.node, notes.c.query, notes.c.said)
     .select_from(overlay.join(notes, notes.c.node == overlay.c.source))
     .where(
-        overlay.c.kind == EdgeKind.INHIBITS.value,
+        _IS_CORRECTION,
+        overlay.c.weight != 0.0,
         notes.c.namespace + 0 == overlay.c.namespace,
-        notes.c.kind == "correction",
     )
 )
 _OF_NAMESPACE = sa.bindparam("namespace", type_=sa.BigInteger)
@@ -254,10 +258,13 @@ class NoteQueries(Queries):
         other = notes.alias()
         last = sa.select(sa.func.max(other.c.said)).where(other.c.namespace == n.namespace)
         is_last = sa.func.coalesce(n.said_directly == last.scalar_subquery(), sa.false())
-        settled = sa.case((n.kind == "correction", is_last), else_=n.said_directly.is_not(None))
+        own = (_IS_CORRECTION, overlay.c.source == n.node, overlay.c.namespace == n.namespace)
+        outdated = sa.exists().where(*own, overlay.c.weight == 0.0).correlate(notes)
+        last_word = is_last & ~outdated
+        settled = sa.case((n.kind == "correction", last_word), else_=n.said_directly.is_not(None))
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
-            .add_columns(contents.c.digest, settled)
+            .add_columns(contents.c.digest, outdated, settled)
             .select_from(_JOINED)
             .join(contents, contents.c.node == nodes.c.key)
             .join(namespaces, namespaces.c.key == n.namespace)

@@ -7,7 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -29,12 +28,7 @@ from crabpath_retrievers.storage.write.journal import (
     translate_rows,
     write_journal,
 )
-from crabpath_retrievers.storage.write.learned import (
-    add_credit,
-    read_episode,
-    require_unchanged,
-    write_episode,
-)
+from crabpath_retrievers.storage.write.learned import require_unchanged, undo_episode
 from crabpath_retrievers.storage.write.notes import delete_notes, restore_notes, undo_notes
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
@@ -96,7 +90,7 @@ def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> N
     for table in COUNTERS:
         _subtract_counts(tx, space.key, table, record[table])
     for episode in record["episodes"]:
-        _undo_episode(tx, name, episode, last=last)
+        undo_episode(tx, name, episode, last=last)
 
 
 def _find_last_effect(tx: Transaction, namespace: int) -> int:
@@ -127,26 +121,6 @@ def _subtract_counts(
         if all(row[column] in alive for column in nodes)
     ]
     add_counts(tx, table, namespace, negated)
-
-
-def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
-    identity, turns, documents, clock, labelled, users = episode
-    if not isinstance(users, dict):  # of a release that kept the user alone
-        users = {users: documents} if users else {}
-    now = read_episode(tx, identity)
-    if now.turns:
-        by_user = {
-            user: add_credit(now.credit_by_user.get(user, {}), users.get(user, {}), -1.0)
-            for user in dict.fromkeys((*now.credit_by_user, *users))
-        }
-        after = EpisodeContent(
-            now.turns - turns,
-            now.labelled_turns - labelled,
-            add_credit(now.documents, documents, -1.0),
-            {user: credit for user, credit in by_user.items() if credit},
-            clock if last and clock is not None else now.clock,
-        )
-        write_episode(tx, name, identity, now, after)
 
 
 def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:

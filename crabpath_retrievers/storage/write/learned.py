@@ -432,6 +432,87 @@ def _add_counts(
     table.add(tx.connection, [row for row in given if all(row[name] in alive for name in nodes)])
 
 
+def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
+    """Take back what corrections say against documents that now get other texts, given by key.
+
+    So is the blame by the feedback that gave them. The edges of the corrections stay, with weight
+    0, as the record of what they were about.
+    """
+    o, e, note, node = s.overlay.c, s.feedback_effects.c, s.nodes.alias(), s.nodes.alias()
+    inhibits = EdgeKind.INHIBITS.value
+    query = sa.select(o.target, s.contents.c.content, s.namespaces.c.key, s.namespaces.c.name)
+    query = query.add_columns(node.c.id, note.c.id.label("note")).where(o.kind == inhibits)
+    query = query.join(s.notes, (s.notes.c.node == o.source) & (s.notes.c.kind == "correction"))
+    query = query.join(note, note.c.key == o.source).join(node, node.c.key == o.target)
+    query = query.join(s.contents, s.contents.c.node == o.target)
+    query = query.join(s.namespaces, s.namespaces.c.key == o.namespace)
+    found = [
+        row for row in tx.select_in(query, o.target, texts) if row.content != texts[row.target]
+    ]
+    for key, name in sorted({(row.key, row.name) for row in found}):
+        tx.find_key(name)  # nobody learns in it meanwhile
+        about = {row.target: row.id for row in found if row.key == key}
+        for column in (o.weight, s.weight_changes.c.delta):
+            of = column.table.c
+            edges = (of.namespace == key, of.kind == inhibits, of.target.in_(about))
+            tx.update(column.table, *edges, **{column.name: 0.0})
+        notes = {to_json(row.note).decode() for row in found if row.key == key}
+        gave = sa.or_(*(e.record.contains(f'{{"note":{n},', autoescape=True) for n in notes))
+        query = sa.select(e.sequence, e.record).where(e.namespace == key, gave)
+        for sequence, text in tx.run(query).all():
+            record = json.loads(text)
+            _take_back_blame(tx, name, record, about)
+            tx.update(s.feedback_effects, e.sequence == sequence, record=to_json(record).decode())
+        tx.increment_versions(key)
+
+
+def _take_back_blame(
+    tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
+) -> None:
+    """Take back what the effects of a feedback say against documents, given as ids by key."""
+    counts = [row for row in record["usage"] if row[0] in about]
+    lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
+    add_usage(tx, c.AddUsage(namespace, lost))
+    for row in counts:
+        row[2:] = (0.0, 0.0)
+    ids = {*about.values()}
+    for episode in record["episodes"]:
+        credit: dict[Any, Any] = {None: episode[2], **_parse_credit_by_user(episode)}
+        blame = {
+            user: {node: share for node, share in own.items() if node in ids and share < 0}
+            for user, own in credit.items()
+        }
+        kept = {user: add_credit(own, blame[user], -1.0) for user, own in credit.items()}
+        of_all = blame.pop(None)
+        undo_episode(tx, namespace, (episode[0], 0.0, of_all, None, 0.0, blame), last=False)
+        episode[2], episode[5] = kept.pop(None), kept
+
+
+def _parse_credit_by_user(episode: Sequence[Any]) -> dict[str, Any]:
+    """Credit by user that effects added to an episode; an earlier release kept the user alone."""
+    documents, users = episode[2], episode[5]
+    return users if isinstance(users, dict) else {users: documents} if users else {}
+
+
+def undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
+    """Subtract what effects added to an episode; ``last`` if nothing was learned since."""
+    identity, turns, documents, clock, labelled, _ = episode
+    users, now = _parse_credit_by_user(episode), read_episode(tx, identity)
+    if now.turns:
+        by_user = {
+            user: add_credit(now.credit_by_user.get(user, {}), users.get(user, {}), -1.0)
+            for user in dict.fromkeys((*now.credit_by_user, *users))
+        }
+        after = EpisodeContent(
+            now.turns - turns,
+            now.labelled_turns - labelled,
+            add_credit(now.documents, documents, -1.0),
+            {user: credit for user, credit in by_user.items() if credit},
+            clock if last and clock is not None else now.clock,
+        )
+        write_episode(tx, name, identity, now, after)
+
+
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
     """Add turns and credit to an episode."""
     before = read_episode(tx, change.id) if change.before is None else change.before

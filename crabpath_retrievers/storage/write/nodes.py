@@ -40,6 +40,7 @@ from crabpath_retrievers.storage.sql_tools import (
     split_batches,
 )
 from crabpath_retrievers.storage.write.journal import write_journal
+from crabpath_retrievers.storage.write.learned import take_back_corrections
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 TEXT_EDGE_KINDS = tuple(kind.value for kind in TEXT_KINDS)
@@ -123,6 +124,8 @@ def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str,
     """
     existing = tx.get_node_keys([node.id for node in given])
     siblings = find_siblings(tx, existing)
+    texts = {existing[node.id]: node.payload["content"] for node in given if node.id in existing}
+    take_back_corrections(tx, texts)
     _delete_contents(tx, list(existing.values()), TEXT_EDGE_KINDS)
     rows = [build_node_row(*node) for node in given]
     new = [row for row in rows if row["id"] not in existing]

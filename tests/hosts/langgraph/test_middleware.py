@@ -261,6 +261,25 @@ async def test_feedback_after_small_talk_is_about_the_last_answer_with_documents
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "ok"
 
 
+async def test_a_correction_is_about_the_question_that_found_no_documents(
+    make, retriever, question
+):
+    """At the start of a thread, and after an answer; a thumb is about that answer."""
+    agent, strict = make(), make(options={"min_score": 1.0})
+    said = {"correction": CORRECTION}
+    for before in (None, question):
+        unknown = f"Who wrote the {(before and 'second') or 'first'} line?"
+        strict.graph.checkpointer = agent.graph.checkpointer
+        turns = (await agent(before))["crabpath_turns"] if before else []
+        assert (await strict(unknown))["crabpath_turns"] == turns
+        (receipt,) = (await strict("Thanks", crabpath_feedback=said))["crabpath_receipts"]
+        assert receipt["status"] == "applied"
+        assert retriever.memory.explain(receipt["turn_id"]).turn.query == unknown
+    await strict("Who wrote the third line?")
+    (receipt,) = (await strict("Thanks", crabpath_feedback="up"))["crabpath_receipts"]
+    assert [receipt["turn_id"]] == turns
+
+
 async def test_feedback_reaches_the_turns_of_the_tool(make, retriever, question, chat_server):
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from crabpath_lab import read_published_sets
 from crabpath_lab.reporting.report import render_summary
 from crabpath_retrievers.cli import app
 
@@ -191,3 +192,11 @@ def test_the_script_runs_every_command_of_the_page():
     commands = re.findall(r"^\| [^|]* \| `([^`]*)`", page, re.MULTILINE)
     assert len(commands) > 5
     assert set(commands) <= set(script)
+
+
+def test_the_script_fetches_the_data_that_it_asks():
+    script = (PAGES / "reproduce.sh").read_text(encoding="utf-8")
+    fetched = re.search(r"^crabpath fetch (.*)$", script, re.MULTILINE)
+    asked = set(re.findall(r"data/(\S+)", script.partition(fetched[0])[2]))
+    sets = read_published_sets()
+    assert asked == {sets[name]["path"] for name in fetched[1].split()}

@@ -7,7 +7,7 @@ from llama_index.core import Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import resolve_embed_model
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import ConfigurationError, InvalidInputError
 
 EmbedModel = BaseEmbedding | Embeddings | str | None
 
@@ -66,9 +66,17 @@ def convert_embed_model(embed_model: EmbedModel) -> Embeddings | str | None:
         return embed_model
     if isinstance(embed_model, str) and not embed_model.startswith(_OWN_NAMES):
         return embed_model
-    resolved: Any = (
-        resolve_embed_model(embed_model) if isinstance(embed_model, str) else embed_model
-    )
+    resolved: Any = embed_model
+    if isinstance(embed_model, str):
+        try:
+            resolved = resolve_embed_model(embed_model)
+        except (ImportError, ValueError) as error:
+            msg = (
+                f"embed_model={embed_model!r} cannot be made: install "
+                "llama-index-embeddings-huggingface and what it needs, give "
+                "'huggingface:MODEL', or leave embed_model out for all-MiniLM-L6-v2"
+            )
+            raise ConfigurationError(msg) from error
     if not isinstance(resolved, BaseEmbedding):
         msg = (
             f"embed_model cannot be a {type(embed_model).__name__}: "

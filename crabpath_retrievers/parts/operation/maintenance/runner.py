@@ -244,7 +244,7 @@ class MaintenanceRunner:
             if run and gone:
                 self.store.write(remove_notes, name, gone)
                 if self.notes is not None:
-                    self.notes.remove(self.store, clock.key, gone)
+                    self.notes.delete(self.store, clock.key, gone)
         return looked, changed
 
     def _connect(self, run: str) -> StepCounts:
