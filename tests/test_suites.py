@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
 from vector_table import Table
 
 from crabpath_lab.streams import FrozenLearner, ReturnedChunk
 from crabpath_lab.testing import LearnerTests
-from crabpath_retrievers import Decision, Edge, EdgeKind, ModelUsage, RoutingResult
+from crabpath_retrievers import CrabPath, Decision, Edge, EdgeKind, ModelUsage, RoutingResult
 from crabpath_retrievers.testing import LinkerTests, RouterTests, VectorIndexTests
 
 WITHOUT_PYTEST = """
@@ -121,6 +123,56 @@ class TestBrokenIndexes(TestTable):
     )
     def index(self, request):
         return expect_failure(request)()
+
+
+class Overfull(Table):
+    def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
+        return super().search(vector, k + 1, filter)
+
+
+class Doubling(Table):
+    def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
+        return [each for each in super().search(vector, k, filter) for _ in "ab"][:k]
+
+
+class Scoring(Table):
+    def search(self, vector, k, filter=None):  # noqa: A002  the protocol's name
+        return [(each, 0.5) for each in super().search(vector, k, filter)]
+
+
+NEAREST, IGNORED = "search must return the nearest first", "search must not ignore a filter"
+
+
+@pytest.mark.parametrize(
+    ("broken", "claims", "says"),
+    [
+        (Overfull, ["search_orders_by_cosine"], "search returned 4 ids for k=3: return at most k"),
+        (Overfull, ["a_known_id_replaces_its_vector"], "search returned 2 ids for k=1"),
+        (Doubling, ["search_orders_by_cosine", "ids_are_texts_of_any_kind"], "ids are repeated"),
+        (
+            Scoring,
+            ["search_orders_by_cosine", "delete_removes_only_what_is_named"],
+            "without scores",
+        ),
+        (Farthest, ["search_orders_by_cosine", "a_known_id_replaces_its_vector"], NEAREST),
+        (Claiming, ["a_filter_restricts_the_search", "a_known_id_replaces_its_metadata"], IGNORED),
+    ],
+)
+def test_the_message_of_a_suite_names_the_mistake(broken, claims, says):
+    for claim in claims:
+        with pytest.raises(AssertionError, match=says):
+            getattr(VectorIndexTests(), f"test_{claim}")(broken())
+
+
+def test_a_filter_that_is_ignored_is_named_with_what_it_let_through():
+    with pytest.raises(
+        AssertionError, match=r"^search with the filter {'lang': 'de'} must not ret"
+    ):
+        VectorIndexTests().test_it_finds_what_a_condition_says(Claiming(), mixes_kinds=True)
+
+
+def test_an_order_is_no_mistake_of_a_deletion():
+    VectorIndexTests().test_delete_removes_only_what_is_named(Farthest())
 
 
 class TestUnfilteredIndexes(VectorIndexTests):
@@ -337,8 +389,8 @@ class TestBrokenRouters(RouterTests):
 class Level:
     """A sound learner that learns nothing: documents in the order of the vectors."""
 
-    def __init__(self, memory):
-        self.frozen = FrozenLearner(memory, distinct=False)
+    def __init__(self, frozen):
+        self.frozen = frozen
 
     def rank(self, query, vector, k):
         return self.frozen.rank(query, vector, k)
@@ -409,6 +461,11 @@ class Repeating(Distorting):
         return [found[0], *found[:-1]]
 
 
+class Mute(Distorting):
+    def distort(self, found):
+        return []
+
+
 class Unsure(Distorting):
     def distort(self, found):
         return [one._replace(odds=float("nan")) for one in found]
@@ -424,11 +481,20 @@ class Counting(Level):
         return 42
 
 
+CLAIMS_OF_LEARNERS = (
+    "it_ranks_the_best_documents",
+    "it_learns_from_feedback_of_every_kind",
+    "every_lesson_can_be_corrected",
+    "it_leaves_no_trace_in_the_memory",
+)
+
+
 class TestBrokenLearners(LearnerTests):
     @pytest.fixture(
         params=[
             (Generous, "it_ranks_the_best_documents"),
             (Repeating, "it_ranks_the_best_documents"),
+            *((Mute, claim) for claim in CLAIMS_OF_LEARNERS),
             (Unsure, "it_ranks_the_best_documents"),
             (Inventing, "it_ranks_the_best_documents"),
             (Counting, "it_learns_from_feedback_of_every_kind"),
@@ -445,3 +511,15 @@ class TestBrokenLearners(LearnerTests):
     @pytest.fixture
     def takes_back(self):
         return True
+
+
+@pytest.mark.parametrize("claim", CLAIMS_OF_LEARNERS)
+def test_an_empty_ranking_is_named(claim, tmp_path):
+    embedder = DeterministicFakeEmbedding(size=16)
+    vectors = InMemoryVectorStore(embedder)
+    with CrabPath.open(tmp_path, embeddings=embedder, vectors=vectors) as memory:
+        memory.add_documents([Document(f"Text {n}.", id=f"d{n}") for n in range(8)])
+        options = {"writes": False} if claim == "it_leaves_no_trace_in_the_memory" else {}
+        test = getattr(LearnerTests(), f"test_{claim}")
+        with pytest.raises(AssertionError, match=r"^rank must find documents for k=\d, and ret"):
+            test(Mute, FrozenLearner(memory, distinct=False), **options)

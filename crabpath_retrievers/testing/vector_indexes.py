@@ -133,8 +133,13 @@ def add_records(index: VectorIndex, records: Mapping[str, str], **metadata: Any)
 
 
 def search_ids(index: VectorIndex, text: str, k: int, condition: Any = None) -> list[str]:
-    """Ids that a search from a text of numbers finds."""
-    return index.search(_read_vector(text), k, condition)
+    """Ids that a search from a text of numbers finds: at most k, each once."""
+    found = index.search(_read_vector(text), k, condition)
+    texts = all(isinstance(each, str) for each in found)
+    assert texts, f"search must return the ids alone, without scores, and returned {found}"
+    assert len(found) <= k, f"search returned {len(found)} ids for k={k}: return at most k"
+    assert len({*found}) == len(found), f"search returned {found}: ids are repeated"
+    return found
 
 
 def _read_vector(text: str) -> Vector:
@@ -177,7 +182,10 @@ def _require_refused(
 def _require_selected(index: VectorIndex, condition: dict[str, Any], what: str) -> None:
     expected = _select_records(condition)
     for ask in _ask_with(index, [*RECORDS, "unknown"], condition):
-        assert set(ask()) == expected, f"{what} other records in {ask.func.__name__}"
+        found, name = set(ask()), ask.func.__name__
+        more, less = sorted(found - expected), sorted(expected - found)
+        assert not more, f"{name} with {what} must not return {more}, which do not satisfy it"
+        assert not less, f"{name} with {what} must return {less} as well, which satisfy it"
 
 
 def _make_largest_filter(operator: str, *, of_several_kinds: bool) -> dict[str, Any]:
@@ -229,8 +237,8 @@ class VectorIndexTests:
         """At most k, and no more than there are; the length of a query does not matter."""
         add_records(index, dict(reversed(FOUR.items())))
         found = search_ids(index, "1 0 0", 3)
-        assert found == ["same", "near", "far"], "search returns the ids alone, nearest first"
-        assert search_ids(index, "0 0.1 9", 1) == ["across"], "search returns at most k ids"
+        assert found == ["same", "near", "far"], "search must return the nearest first"
+        assert search_ids(index, "0 0.1 9", 1) == ["across"], "search must return the nearest first"
         assert len(search_ids(index, "1 0 0", 50)) == 4, "search returns all where k is larger"
         assert index.description, "description is a text that is not empty"
 
@@ -242,18 +250,24 @@ class VectorIndexTests:
         with index.search_ahead(several, 2):
             ahead = [index.search(vector, 2) for vector in several]
             assert ahead == alone, "inside search_ahead a search finds what it finds outside"
-            assert len(index.search(X, 3)) == 3, "inside search_ahead another k is answered, too"
+            assert len(search_ids(index, "1 0 0", 3)) == 3, (
+                "inside search_ahead another k is answered, too"
+            )
         with index.search_ahead([], 2):
             assert index.search(X, 2) == alone[0], "search_ahead of nothing changes no search"
         add_records(index, {"nearest": "1 0.01 0"})
         found = search_ids(index, "1 0 0", 2)
-        assert found == ["same", "nearest"], "after search_ahead new records are found"
+        assert found == ["same", "nearest"], (
+            "after search_ahead new records are found, nearest first"
+        )
 
     def test_a_known_id_replaces_its_vector(self, index: VectorIndex) -> None:
         """It is found once, where it is now, and can be deleted."""
         add_records(index, FOUR)
         add_records(index, {"same": "0 1 0"})
-        assert search_ids(index, "0 1 0", 1) == ["same"], "upsert replaces the vector of an id"
+        (nearest,) = search_ids(index, "0 1 0", 1)
+        said = "search must return the nearest first, and upsert replaces the vector of an id"
+        assert nearest == "same", said
         found = search_ids(index, "1 0 0", 10)
         assert sorted(found) == sorted(FOUR), "an id that was upserted twice is found once"
         index.delete(["same"])
@@ -263,6 +277,9 @@ class VectorIndexTests:
     def test_a_known_id_replaces_its_metadata(self, index: VectorIndex) -> None:
         """Metadata that a record has no longer does not match a filter any more."""
         add_records(index, FOUR, lang="en", year="2024")
+        assert search_ids(index, "1 0 0", 5, {"lang": "de"}) == [], (
+            "search must not ignore a filter"
+        )
         add_records(index, {"same": "0 1 0"}, year="2025")
         english = search_ids(index, "1 0 0", 5, {"lang": "en"})
         assert "same" not in english, "upsert drops metadata that a record has no longer"
@@ -278,7 +295,9 @@ class VectorIndexTests:
         for ids in (["same", "never seen"], ["never seen either"], []):
             index.delete(ids)
         left = search_ids(index, "1 0 0", 10)
-        assert left == ["near", "far", "across"], "delete removes the named ids and no others"
+        assert sorted(left) == ["across", "far", "near"], (
+            "delete removes the named ids and no others"
+        )
         found = index.find_existing(["near", "same", "never seen"])
         assert found in ({"near"}, None), "find_existing returns a set of the ids held, or None"
         assert index.find_existing([]) in (set(), None), "find_existing of nothing is empty"
@@ -297,8 +316,11 @@ class VectorIndexTests:
         add_records(index, {"c": "0 1 0", "d": "0.1 1 0"}, lang="de")
         german = {"lang": "de"}
         found = search_ids(index, "1 0 0", 2, german)
-        assert found == ["d", "c"], "search counts k among the records that satisfy the filter"
-        assert search_ids(index, "1 0 0", 2, {}) == ["a", "b"], "an empty filter is none"
+        assert {"c", "d"}.issuperset(found), "search must not ignore a filter"
+        assert len(found) == 2, "search counts k among the records that satisfy the filter"
+        assert found == ["d", "c"], "search with a filter must return the nearest first"
+        found = search_ids(index, "1 0 0", 4, {})
+        assert sorted(found) == list("abcd"), "an empty filter is none"
         selected = index.filter_ids(["a", "c", "z"], X, german)
         assert selected == {"c"}, "filter_ids returns a set of the ids that satisfy the filter"
         assert index.filter_ids([], X, german) == set(), "filter_ids of no ids is an empty set"
@@ -362,7 +384,7 @@ class VectorIndexTests:
                 (search, _) = _ask_with(index, (), condition)
                 _require_refused(search, "values of one kind", condition)
                 continue
-            _require_selected(index, condition, f"{condition} select")
+            _require_selected(index, condition, f"the filter {condition}")
 
     @pytest.mark.usefixtures("filterable")
     def test_what_is_no_condition_is_refused(self, index: VectorIndex) -> None:
@@ -380,7 +402,7 @@ class VectorIndexTests:
         """10,000 values of several kinds, or 256 conditions, are no more than a store takes."""
         _add_all_records(index)
         condition = _make_largest_filter(operator, of_several_kinds=mixes_kinds)
-        _require_selected(index, condition, f"the largest filter with {operator} selects")
+        _require_selected(index, condition, f"the largest filter with {operator}")
 
     @pytest.mark.usefixtures("filterable")
     def test_dates_as_texts_compared_with_numbers_are_no_empty_answer(

@@ -10,6 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_lab.streams.learners import (
     CrabPathLearner,
+    FrozenLearner,
     RankedDocument,
     StreamLearner,
     TaughtAnswer,
@@ -23,20 +24,23 @@ QUESTION = "Who owns the harbour?"
 NOWHERE = (ReturnedChunk("nowhere", "nowhere"),)
 
 
-def _ask(learner: StreamLearner, memory: CrabPath, k: int = 3) -> list[RankedDocument]:
+def _ask(learner: StreamLearner, frozen: FrozenLearner, k: int = 3) -> list[RankedDocument]:
     """Rank as a stream does, and require a ranking that it can use."""
-    ranked = learner.rank(QUESTION, memory.embedder.query(QUESTION), k)
-    catalog = memory.store.catalog
+    ranked = learner.rank(QUESTION, frozen.memory.embedder.query(QUESTION), k)
+    catalog = frozen.memory.store.catalog
     known = {node.document for node in catalog.documents(catalog.all_ids()).values()}
     require_ranking(ranked, k, None if isinstance(learner, CrabPathLearner) else known)
+    assert ranked, f"rank must find documents for k={k}, and returned none"
     assert all(one.text for one in ranked), f"rank must return texts, not {ranked}"
     return ranked
 
 
-def _teach(learner: StreamLearner, memory: CrabPath, signal: SimulatedFeedback) -> TaughtAnswer:
+def _teach(
+    learner: StreamLearner, frozen: FrozenLearner, signal: SimulatedFeedback
+) -> TaughtAnswer:
     """Ask and give feedback; the lesson names the turn, if the learner has one."""
-    ranked = _ask(learner, memory)
-    lesson = TaughtAnswer(memory.embedder.query(QUESTION), ranked, signal)
+    ranked = _ask(learner, frozen)
+    lesson = TaughtAnswer(frozen.memory.embedder.query(QUESTION), ranked, signal)
     turn = learner.learn(lesson)
     require_turn(turn)
     return lesson._replace(turn=turn)
@@ -61,8 +65,11 @@ class LearnerTests:
     """
 
     @pytest.fixture
-    def make_learner(self) -> Callable[[CrabPath], StreamLearner]:
-        """Function that makes a learner over a memory, knowing nothing; to be overridden."""
+    def make_learner(self) -> Callable[[FrozenLearner], StreamLearner]:
+        """Function that makes a learner, knowing nothing, of a frozen one; to be overridden.
+
+        A stream calls what ``--learners`` names in the same way; a class is such a function.
+        """
         raise NotImplementedError
 
     @pytest.fixture
@@ -84,64 +91,73 @@ class LearnerTests:
             memory.add_documents([Document(f"Text {n}.", id=f"d{n}") for n in range(8)])
             yield memory
 
+    @pytest.fixture
+    def frozen(self, memory: CrabPath) -> FrozenLearner:
+        """Ranking of the memory without any feedback."""
+        return FrozenLearner(memory, distinct=False)
+
     def test_it_ranks_the_best_documents(
-        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+        self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
         """At most k, each once, with texts; the same as long as nothing is learned."""
-        learner = make_learner(memory)
+        learner = make_learner(frozen)
         for k in (1, 3, 50):
-            first, second = (_ask(learner, memory, k) for _ in range(2))
+            first, second = (_ask(learner, frozen, k) for _ in range(2))
             chunks = [one.chunk for one in first]
-            assert chunks, f"rank must find documents for k={k}"
             said = "rank must return the same again while nothing is learned"
             assert chunks == [one.chunk for one in second], said
 
     def test_it_learns_from_feedback_of_every_kind(
-        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+        self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
         """An outcome alone, uses, an answer, relevant documents that were not returned."""
-        learner = make_learner(memory)
-        for signal in _list_signals(_ask(learner, memory)):
-            _teach(learner, memory, signal)
-        assert _ask(learner, memory), "rank must find documents after every kind of feedback"
+        learner = make_learner(frozen)
+        for signal in _list_signals(_ask(learner, frozen)):
+            _teach(learner, frozen, signal)
+        _ask(learner, frozen)
 
     def test_every_lesson_can_be_corrected(
-        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath
+        self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
         """By feedback of the same and of another kind."""
-        learner = make_learner(memory)
-        signals = [*_list_signals(_ask(learner, memory))]
+        learner = make_learner(frozen)
+        signals = [*_list_signals(_ask(learner, frozen))]
         for wrong, right in zip(signals, reversed(signals), strict=True):
-            learner.correct(_teach(learner, memory, wrong), right)
-        assert _ask(learner, memory), "rank must find documents after corrections"
+            learner.correct(_teach(learner, frozen, wrong), right)
+        _ask(learner, frozen)
 
     def test_a_corrected_learner_ranks_as_one_that_was_never_wrong(
         self,
-        make_learner: Callable[[CrabPath], StreamLearner],
-        memory: CrabPath,
+        make_learner: Callable[[FrozenLearner], StreamLearner],
+        frozen: FrozenLearner,
         *,
         takes_back: bool,
     ) -> None:
         """Where it can take a lesson back."""
         if not takes_back:
             pytest.skip("it does not take lessons back entirely")
-        ids = sorted(memory.store.catalog.all_ids())[-3:]
+        ids = sorted(frozen.memory.store.catalog.all_ids())[-3:]
         right = SimulatedFeedback(1.0, (), relevant=tuple(ReturnedChunk(i, i) for i in ids))
-        clean, misled = make_learner(memory), make_learner(memory)
-        _teach(clean, memory, right)
-        wrong = _teach(misled, memory, SimulatedFeedback(1.0, (), relevant=NOWHERE))
+        clean, misled = make_learner(frozen), make_learner(frozen)
+        _teach(clean, frozen, right)
+        wrong = _teach(misled, frozen, SimulatedFeedback(1.0, (), relevant=NOWHERE))
         misled.correct(wrong, right)
-        ranks = [[one.chunk for one in _ask(each, memory)] for each in (clean, misled)]
+        ranks = [[one.chunk for one in _ask(each, frozen)] for each in (clean, misled)]
         said = "after correct, rank must return what it does where nothing was wrong"
         assert ranks[0] == ranks[1], said
 
     def test_it_leaves_no_trace_in_the_memory(
-        self, make_learner: Callable[[CrabPath], StreamLearner], memory: CrabPath, *, writes: bool
+        self,
+        make_learner: Callable[[FrozenLearner], StreamLearner],
+        frozen: FrozenLearner,
+        *,
+        writes: bool,
     ) -> None:
         """Other learners of the stream use the same one."""
         if writes:
             pytest.skip("it learns in the memory")
-        learner, before = make_learner(memory), memory.info()
-        for signal in _list_signals(_ask(learner, memory)):
-            learner.correct(_teach(learner, memory, signal), signal)
-        assert memory.info() == before, "a learner must not write to the memory, which others use"
+        learner, before = make_learner(frozen), frozen.memory.info()
+        for signal in _list_signals(_ask(learner, frozen)):
+            learner.correct(_teach(learner, frozen, signal), signal)
+        said = "a learner must not write to the memory, which others use"
+        assert frozen.memory.info() == before, said

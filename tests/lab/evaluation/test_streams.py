@@ -94,10 +94,9 @@ class TestLearners(LearnerTests):
 
     @pytest.fixture
     def make_learner(self, kind):
-        def make(memory):
+        def make(frozen):
             if kind is CrabPathLearner:
-                return CrabPathLearner(memory, distinct=False, namespace=uuid.uuid4().hex)
-            frozen = FrozenLearner(memory, distinct=False)
+                return CrabPathLearner(frozen.memory, distinct=False, namespace=uuid.uuid4().hex)
             return frozen if kind is FrozenLearner else kind(frozen)
 
         return make
