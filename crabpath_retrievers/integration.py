@@ -22,6 +22,7 @@ from crabpath_retrievers.core.feedback import (
     DOCUMENT_FIELDS,
     FeedbackFields,
     Receipt,
+    ReceiptReason,
     RewardSource,
 )
 from crabpath_retrievers.core.metadata import (
@@ -100,6 +101,7 @@ __all__ = [
     "Query",
     "QueryOptions",
     "Receipt",
+    "ReceiptReason",
     "RetrievedDocument",
     "RetrieverOptions",
     "RewardSource",

@@ -105,6 +105,11 @@ class EvaluationPlan:
             if number is not None and number < lowest:
                 msg = f"{name} must be at least {lowest}, not {number}"
                 raise InvalidInputError(msg)
+        given = [name for name, (value, _, _) in bounds.items() if value]
+        given += ["--epochs"] * (self.epochs > 1) + ["--shown"] * (self.shown is not None)
+        if given and self.stream is None:
+            msg = f"{given[0]} is of a stream: add --stream prequential, or leave it out"
+            raise InvalidInputError(msg)
 
     def list_learners(self) -> tuple[str, ...]:
         """Learners of a stream, each once."""

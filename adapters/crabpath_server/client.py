@@ -468,7 +468,7 @@ class ServedMemory(CrabPath):
         authority: str = "overlay",
         **fields: Unpack[NoteFields],
     ) -> str:
-        """As :meth:`CrabPath.correct`."""
+        """As :meth:`CrabPath.correct`; without turn, ``wrong`` and ``query`` of the last answer."""
         turn = None if turn_id is None else str(turn_id)
         ids = None if wrong is None else parse_texts(wrong, name="wrong")
         body = {"text": text, "turn_id": turn, "wrong": ids, "query": query, "authority": authority}

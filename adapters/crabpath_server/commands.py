@@ -99,8 +99,12 @@ def run_mcp(
     from crabpath_server.probe import Probe
 
     with CrabPath.open(store, create=False, **opening) as memory:
-        Probe(memory).warm_up()
-        create_local_server(memory, namespace, k=k).run("stdio")
+        probe = Probe(memory)
+        probe.warm_up()
+        try:
+            create_local_server(memory, namespace, k=k).run("stdio")
+        finally:
+            probe.finish()
 
 
 def _serve(

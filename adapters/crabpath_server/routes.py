@@ -1,6 +1,7 @@
 """Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -10,8 +11,9 @@ from pydantic import Field
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
+from crabpath_retrievers.core.query import parse_session
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -455,7 +457,12 @@ class TeachBody(NoteBody):
 class CorrectBody(NoteBody):
     """Right text, and the documents that were wrong."""
 
-    turn_id: str | None = Field(None, description="The turn that was wrong.")
+    turn_id: str | None = Field(
+        None,
+        description="The turn that was wrong; without it, wrong and query, the last turn of the "
+        "session or namespace.",
+    )
+    session: str | None = Field(None, description="The conversation that it comes from.")
     wrong: list[str] | None = Field(None, description="Wrong documents; null: the turn's best.")
     authority: Literal["overlay", "canonical", "constitutional"] = "overlay"
 
@@ -480,8 +487,25 @@ async def teach(call: Call, body: TeachBody) -> NoteId:
 
 async def correct(call: Call, body: CorrectBody) -> NoteId:
     """Add a note with the right answer, and rank the wrong documents lower."""
-    fields = await _to_fields(call, body, "text")
+    fields = await _to_fields(call, body, "text", "session")
+    if body.turn_id is None and not (fields.get("wrong") or fields.get("query")):
+        fields["turn_id"] = await asyncio.to_thread(_find_last_turn, call, body.session or None)
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
+
+
+def _find_last_turn(call: Call, session: str | None) -> str:
+    """Id of the turn that feedback without a turn would be about."""
+    seconds = call.memory.settings.learning.window_seconds
+    name = None if session is None else parse_session(session)
+    find = call.memory.store.turns.window
+    if found := find(call.namespace, until=time.time(), turns=1, seconds=seconds, session=name):
+        return found[0].turn.id
+    where = "" if name is None else f" in conversation {name!r}"
+    msg = (
+        f"namespace {call.namespace!r} has no turn{where} within the last {seconds:g} seconds "
+        "(LearningSettings.window_seconds): give the turn_id of the answer that was wrong"
+    )
+    raise InvalidInputError(msg)
 
 
 async def read_notes(call: Call, limit: Limit = 100) -> NoteList:

@@ -18,7 +18,7 @@ from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import MOST_CHARACTERS, ApiInput, Call, Tool
 from crabpath_server.routes import FeedbackBody, give_feedback
 
-_SESSION = "Name of this conversation; the same at search and at record_outcome."
+_SESSION = "Name of this conversation; the same at search, record_outcome and correct."
 
 
 class SearchArguments(ApiInput):
@@ -186,11 +186,14 @@ class CorrectArguments(ApiInput):
 
     text: str = Field(description="What is right, as a self-contained statement.")
     turn_id: str | None = Field(
-        None, description="The turn_id of the search that misled the answer."
+        None,
+        description="The turn_id of the search that misled the answer; without it and wrong: the "
+        "last search.",
     )
     wrong: list[str] | None = Field(
         None, description="Ids of wrong documents; leave out for the best of that search."
     )
+    session: str | None = Field(None, description=_SESSION)
 
 
 CORRECT_TOOL = Tool("correct", "Correct a document", "writes", CorrectArguments)

@@ -46,7 +46,7 @@ from langgraph_crabpath.recall import (
     resolve_namespace,
     resolve_user,
 )
-from langgraph_crabpath.tool import format_documents
+from langgraph_crabpath.tool import NOT_SEARCHED, format_documents
 
 
 def detect_events(
@@ -55,13 +55,12 @@ def detect_events(
     """Detect the events of a run in its new messages and its answer, counted or not.
 
     The agent keeps only the text of a tool error; a transport error is recognised by the name of
-    its exception in the text.
+    its exception in the text. A call of CrabPath's own tool that could not be used is no event.
     """
-    failed = (m for m in messages if isinstance(m, ToolMessage) and m.status == "error")
+    failed = [str(m.text) for m in messages if isinstance(m, ToolMessage) and m.status == "error"]
+    made = (text for text in failed if not text.startswith(NOT_SEARCHED))
     seen: set[EventKind] = set()
-    if any(
-        policy.is_about_documents(_find_exception_names(str(message.text))) for message in failed
-    ):
+    if any(policy.is_about_documents(_find_exception_names(text)) for text in made):
         seen.add("tool_error")
     if answer:
         seen.add("silent_success")
@@ -91,6 +90,10 @@ _NO_ANSWER = (
     "crabpath_feedback has no earlier answer with documents in this thread: give the agent a "
     "checkpointer, and invoke it with the thread_id of such an answer"
 )
+_JUDGED = (
+    "the last message found no documents, and the answer before it has other feedback of this user "
+    "already: to change it, give the turn id of that answer to retriever.record"
+)
 _MIN_WORDS = 3  # of a question that a correction may be about; others are small talk
 _Kept = OmitFromSchema(input=True, output=False)
 _Given = OmitFromSchema(input=False, output=True)
@@ -104,6 +107,7 @@ class CrabPathState(AgentState[Any]):
         crabpath_turns: Ids of the turns of the last run that found documents, including those of
             the tool; feedback is about these.
         crabpath_answer: The answer of that run.
+        crabpath_said: The outcome that each user has given of that run; "" is who has no name.
         crabpath_unanswered: Id of the turn of the last question, if it has three words or more and
             no documents were found for it: a correction is about it.
         crabpath_receipts: Receipts of the feedback recorded last.
@@ -113,6 +117,7 @@ class CrabPathState(AgentState[Any]):
     crabpath_documents: NotRequired[Annotated[list[Document], _Kept]]
     crabpath_turns: NotRequired[Annotated[list[str], _Kept]]
     crabpath_answer: NotRequired[Annotated[str | None, PrivateStateAttr]]
+    crabpath_said: NotRequired[Annotated[dict[str, float], PrivateStateAttr]]
     crabpath_unanswered: NotRequired[Annotated[str | None, PrivateStateAttr]]
     crabpath_receipts: NotRequired[Annotated[list[dict[str, Any]], _Kept]]
     crabpath_feedback: NotRequired[Annotated[Any, _Given]]
@@ -156,9 +161,12 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:
-            InvalidInputError: ``retriever`` is not a ``CrabPathRetriever``.
+            InvalidInputError: An argument is not valid.
         """
         super().__init__()
+        if policy is not None and not isinstance(policy, OutcomePolicy):
+            msg = f"policy must be an OutcomePolicy, not {policy!r}"
+            raise InvalidInputError(msg)
         self.tools = []
         self._retriever = require_retriever(retriever)
         self._policy = policy or OutcomePolicy()
@@ -223,7 +231,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         said = state.get("crabpath_feedback")
         update: dict[str, Any] = {"crabpath_feedback": None, "crabpath_receipts": []}
         if said is not None:
-            update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
+            update |= yield from self._record_user_feedback(state, said, config)
         question = find_last_question(state["messages"])
         turn, documents = None, list[Document]()
         if not is_blank(question):  # an image only, or a resumed run
@@ -232,29 +240,37 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         is_asked = not documents and count_words(question or "") >= _MIN_WORDS
         update["crabpath_unanswered"] = turn if is_asked else None
         if turns := find_turn_ids(documents):
-            return {**update, "crabpath_turns": turns, "crabpath_answer": None}
+            update |= {"crabpath_turns": turns, "crabpath_answer": None, "crabpath_said": {}}
+            return update
         return {**update, "crabpath_turns": state.get("crabpath_turns", [])}
 
     def _record_user_feedback(
         self, state: CrabPathState, said: Any, config: RunnableConfig
-    ) -> Operations[list[dict[str, Any]]]:
+    ) -> Operations[dict[str, Any]]:
         """Record feedback of the user, which replaces feedback from events of the same run."""
         namespace = resolve_namespace(self._retriever, self._namespace, config)
         turns, answer = state.get("crabpath_turns"), state.get("crabpath_answer")
+        earlier, user = state.get("crabpath_said", {}), resolve_user(config)
         try:
-            whose = {"namespace": namespace, "user": resolve_user(config)}
             given = parse_counted_feedback(said, self._policy)
             unanswered = state.get("crabpath_unanswered")
             if unanswered and "correction" in given:
                 turns, answer = [unanswered], None
             if not turns:
-                return make_refusals(_NO_ANSWER)
-            fields = {"answer": answer, **given, **whose}
+                return {"crabpath_receipts": make_refusals(_NO_ANSWER, "no_turn")}
+            differs = earlier.get(user or "", given["outcome"]) != given["outcome"]
+            if differs and "correction" not in given:  # the thumb may be about small talk
+                return {"crabpath_receipts": make_refusals(_JUDGED, "outranked")}
+            fields = {"answer": answer, **given, "namespace": namespace, "user": user}
             held = [*state.get("crabpath_documents", []), *state["messages"]]
             feedback = build_feedback(turns, held, **fields)
         except InvalidInputError as error:  # raising would fail every later run of the thread
-            return make_refusals(str(error))
-        return (yield from record_feedback(self._retriever, feedback))
+            return {"crabpath_receipts": make_refusals(str(error))}
+        receipts = yield from record_feedback(self._retriever, feedback)
+        update: dict[str, Any] = {"crabpath_receipts": receipts}
+        if turns != [unanswered] and any(one["status"] != "refused" for one in receipts):
+            update["crabpath_said"] = {**earlier, user or "": given["outcome"]}
+        return update
 
     def _run_after(
         self, state: CrabPathState, config: RunnableConfig
@@ -267,7 +283,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             return {}
         answer = find_answer(messages, state.get("structured_response"))
         update: dict[str, Any] = {"crabpath_turns": turns, "crabpath_answer": answer}
-        update["crabpath_unanswered"] = None  # a tool has found documents
+        update |= {"crabpath_unanswered": None, "crabpath_said": {}}  # a tool may have found them
         kind = self._policy.first(detect_events(messages, answer, self._policy))
         if kind is None:
             return update

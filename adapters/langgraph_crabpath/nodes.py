@@ -23,6 +23,7 @@ from crabpath_retrievers.integration import (
     CallOptions,
     Operations,
     Receipt,
+    ReceiptReason,
     RewardSource,
     arun,
     find_turn_ids,
@@ -190,10 +191,11 @@ def build_feedback(
     return [replace(one, feedback_id=uuid.uuid5(_IDS, f"said\0{one.turn_id}").hex) for one in given]
 
 
-def make_refusals(note: str) -> list[dict[str, Any]]:
-    """Make the receipt of feedback that is not valid and was not stored."""
+def make_refusals(note: str, reason: ReceiptReason | None = None) -> list[dict[str, Any]]:
+    """Make the receipt of feedback that was not stored, with the keys of every receipt."""
     _log.warning("feedback was refused: %s", note)
-    return [{"feedback_id": None, "status": "refused", "note": note, "turn_id": None}]
+    refused = Receipt("", "refused", note, reason)
+    return [{**refused._asdict(), "feedback_id": None}]
 
 
 def record_feedback(

@@ -21,6 +21,8 @@ from crabpath_retrievers.integration import (
     CallOptions,
     Hop,
     Operations,
+    Query,
+    explain_unknown,
     find_namespace,
     find_turn_ids,
     perform_sync_or_async,
@@ -218,6 +220,15 @@ class Recall:
     namespace: Namespace | None = None
     options: CallOptions = field(default_factory=CallOptions)
     task_type: TaskType | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that would fail at every query."""
+        if unknown := set(self.options) - set(CallOptions.__annotations__):
+            raise InvalidInputError(explain_unknown(sorted(unknown), CallOptions.__annotations__))
+        fixed = {"namespace": self.namespace, "task_type": self.task_type}
+        known = {**self.options, **{n: v for n, v in fixed.items() if not callable(v)}}
+        given: Any = {name: value for name, value in known.items() if value is not None}
+        Query.from_options("?", **given)
 
     def steps(self, question: Any, config: RunnableConfig) -> Operations[RecallResult]:
         """Retrieve, and write every hop and the result to the graph's custom stream."""

@@ -44,6 +44,8 @@ def _escape_attribute(text: str) -> str:
 
 
 _DESCRIPTION = "Search the memory for documents that answer a question. Pass the whole question."
+NOT_SEARCHED = "No search was made: "
+"""Beginning of the message to a model whose call cannot be used: says nothing about documents."""
 _Found = tuple[str, list[Document]]
 
 
@@ -72,8 +74,11 @@ def create_crabpath_tool(
         task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
     Raises:
-        InvalidInputError: ``retriever`` is not a ``CrabPathRetriever``.
+        InvalidInputError: An argument is not valid.
     """
+    if not isinstance(name, str) or is_blank(name):
+        msg = f"name must be a text by which the model calls the tool, not {name!r}"
+        raise InvalidInputError(msg)
     recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)
 
     def search(query: str, config: RunnableConfig) -> _Found:
@@ -88,7 +93,8 @@ def create_crabpath_tool(
         name=name,
         description=description,
         response_format="content_and_artifact",
-        handle_tool_error=True,
+        handle_tool_error=lambda error: f"{NOT_SEARCHED}{error}",
+        handle_validation_error=f"{NOT_SEARCHED}pass the question as query, a text",
     )
 
 

@@ -63,6 +63,9 @@ _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 _WAIT_FOR_RUN = 0.2  # seconds for which a turn is looked for whose id does not say when it was made
 _OTHER_TURN = "its id was given to feedback about another turn: give another id, or none"
+_TAKEN_BACK = (
+    "the correction that its giver gave before is taken back: give both together to keep it"
+)
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
 _LONGEST_SHARED = 180  # characters of a feedback id that several givers share
 Embed = Callable[[str], Vector]
@@ -348,7 +351,7 @@ class Recorder:
 
         Returns:
             Whose vectors are to be deleted afterwards; the changes; and which part of the feedback
-            is ignored, if any is.
+            is ignored, or what it takes back, if any.
 
         Raises:
             ConflictError: The turns have other feedback in the meantime.
@@ -365,6 +368,8 @@ class Recorder:
             raise ConflictError(msg)
         changes, note = self._learner.learn(store, stored, again)
         store.apply(changes)
+        if not stored.feedback.correction and any(notes for _, _, notes in reverted):
+            note = "; ".join(filter(None, (note, _TAKEN_BACK)))
         return reverted, changes, note
 
     def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:

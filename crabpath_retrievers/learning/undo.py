@@ -86,7 +86,10 @@ class LearningHistory:
         turn = self.store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
         given = self.store.turns.get_verdicts([turn.id])
         if not given:
-            msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
+            msg = (
+                f"nothing was learned from turn {turn_id!r}, or it is undone already; a correction "
+                "without an outcome is a note: forget it by its id"
+            )
             raise NotFoundError(msg)
         latest, *others = [
             self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)

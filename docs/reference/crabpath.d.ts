@@ -649,10 +649,15 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /**
-             * @description The turn that was wrong.
+             * @description The turn that was wrong; without it, wrong and query, the last turn of the session or namespace.
              * @default null
              */
             turn_id: string | null;
+            /**
+             * @description The conversation that it comes from.
+             * @default null
+             */
+            session: string | null;
             /**
              * @description Wrong documents; null: the turn's best.
              * @default null

@@ -349,6 +349,15 @@ def test_the_receipt_says_what_happened(memory):
     assert memory.record(turn, outcome=False, **same).status == "applied"
 
 
+def test_a_thumb_up_that_takes_back_a_correction_says_so(memory):
+    turn = ask(memory, "default")
+    memory.record(turn, outcome=False, correction="Cherries are red.")
+    told = memory.record(turn, outcome=True)
+    assert (told.status, memory.notes()) == ("applied", [])
+    assert "the correction that its giver gave before is taken back" in told.note
+    assert memory.record(turn, outcome=0.9).note is None
+
+
 def test_a_window_is_replaced_as_a_whole(open_memory):
     """Feedback on the last turns, twice, then on one of them."""
     with open_memory(window_turns=3) as memory:

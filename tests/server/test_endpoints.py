@@ -239,6 +239,25 @@ def test_notes_and_corrections(client):
 
 @pytest.mark.both_databases
 @pytest.mark.usefixtures("location")
+def test_a_correction_without_a_turn_is_about_the_last_answer(client, memory):
+    """As feedback without one; what is said of a question or of documents needs no answer."""
+    assert "give the turn_id" in refused(client.post("/correct", json={"text": "Grey."}), 400)
+    for session in ("one", "two"):
+        ok(client.post("/query", json={"text": f"sky {session}", "session": session}))
+    assert ok(client.post("/correct", json={"text": "Grey.", "session": "one"}))
+    assert ok(client.post("/correct", json={"text": "Black.", "wrong": []}))
+    assert ok(client.post("/correct", json={"text": "Red.", "query": "sky three"}))
+    assert ok(client.post("/correct", json={"text": "Green.", "wrong": ["sky"]}))
+    said = {note.text: note.query for note in memory.notes()}
+    wanted = {"Grey.": "sky one", "Black.": "sky two", "Red.": "sky three", "Green.": None}
+    assert said == wanted
+    unknown = {"text": "Grey.", "session": "three"}
+    assert "conversation 'three'" in refused(client.post("/correct", json=unknown), 400)
+    assert len(memory.notes()) == len(wanted)
+
+
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_turns_page_by_page(client):
     asked = [ok(client.post("/query", json={"text": f"sky {n}"}))["turn_id"] for n in range(3)]
     newest = ok(client.get("/turns", params={"limit": 2}))["turns"]

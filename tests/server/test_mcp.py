@@ -192,6 +192,20 @@ async def test_a_note_is_found_and_a_correction_stands_before_what_it_corrects(l
     assert names.index(fixed["id"]) == names.index("../sky") - 1
 
 
+async def test_a_correction_without_a_turn_is_about_the_last_search(memory, local):
+    """Of its conversation, or else of all; documents that are named need no search."""
+    assert "give the turn_id" in await fail(local, "correct", text="Pears are green.")
+    for session in ("A", "B"):
+        await call(local, "search", query=f"Which fruit is {session}?", session=session)
+    await call(local, "correct", text="Cherries.", session="A")
+    await call(local, "correct", text="Pears.")
+    await call(local, "correct", text="Grey.", wrong=["../sky"], session="C")
+    said = {note.text: note.query for note in memory.notes(namespace="ann")}
+    assert said == {"Cherries.": "Which fruit is A?", "Pears.": "Which fruit is B?", "Grey.": None}
+    sentence = await fail(local, "correct", text="No.", session="C")
+    assert "no turn in conversation 'C' within the last 900 seconds" in sentence
+
+
 async def test_a_search_is_explained(local):
     found = await call(local, "search", query="Which fruit is red?")
     turn = found["results"][0]["turn_id"]
@@ -336,6 +350,18 @@ def test_the_embedder_is_loaded_before_anything_is_asked(tmp_path):
         said, _ = process.communicate(timeout=60)  # which ends its input
         late.cancel()
     assert (said, process.returncode) == ("", 0)
+
+
+@pytest.mark.slow
+def test_a_program_that_leaves_while_the_embedder_loads_ends_the_server_in_order(tmp_path):
+    """Onnxruntime aborts a process that ends in the middle of loading a model."""
+    with CrabPath.open(tmp_path / "m", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents(PAGES, split=False)
+    loading = LOADING.replace("        print", "        import time; time.sleep(2)\n        print")
+    command = [sys.executable, "-c", loading, str(tmp_path / "m")]
+    given = {"input": "", "capture_output": True, "text": True, "timeout": 120}
+    ended = subprocess.run(command, check=False, **given)
+    assert (ended.stderr, ended.stdout, ended.returncode) == ("loaded\n", "", 0)
 
 
 @pytest.mark.parametrize(

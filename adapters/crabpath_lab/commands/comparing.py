@@ -96,7 +96,7 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
     examples = [line for question in _list_differing(asked) for line in _show_difference(question)]
     lines: list[Any] = [*notes, _draw_table(differences), *examples, figures.describe()]
     if exported:
-        lines.append(f"{exported} questions with their labels are in {export}.")
+        lines.append(f"Questions with labels, {exported} of them, are in {export}.")
     elif exported == 0:
         lines.append(f"Nothing was written to {export}: mark a document that answers first.")
     data = {

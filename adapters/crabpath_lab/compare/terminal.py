@@ -59,5 +59,7 @@ def _read_numbers(
         if words in (["q"], ["quit"]):
             return None
         if all(word.isascii() and word.isdigit() and int(word) <= most for word in words):
-            return {int(word) for word in words}
-        write(f"Type numbers from 0 to {most}. {_HELP}")
+            found = {int(word) for word in words}
+            if 0 not in found or len(found) == 1:
+                return found
+        write(f"Type numbers from 1 to {most}, or 0 alone. {_HELP}")

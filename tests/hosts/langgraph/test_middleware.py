@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from crabpath_retrievers import OutcomePolicy, Rule
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
+from crabpath_retrievers.integration import Receipt
 from langgraph_crabpath import CrabPathMiddleware, create_crabpath_tool, format_documents
 
 CONFIG = {"configurable": {"thread_id": "1"}}
@@ -125,6 +126,29 @@ async def test_the_policy_says_what_the_end_of_a_run_teaches(
     receipts = (await agent())["crabpath_receipts"]
     assert outcomes(receipts) == wanted
     assert {receipt["status"] for receipt in receipts} <= {"applied"}
+
+
+@pytest.mark.parametrize("unusable", [{"query": " "}, {"query": ["a"]}, {}])
+async def test_an_unusable_call_of_the_search_says_nothing_about_documents(
+    make, retriever, question, chat_server, unusable
+):
+    """Neither about those that the middleware found, nor about those of the next search."""
+
+    def say(body):
+        last = body["messages"][-1]
+        if last["role"] == "user":
+            return unusable
+        return {"query": question} if "No search was made" in last["content"] else "Done."
+
+    chat_server.says = say
+    seen = []
+    handler = CrabPathCallbackHandler(retriever, on_receipt=lambda *it: seen.append(it))
+    result = await make(create_crabpath_tool(retriever))(config={**CONFIG, "callbacks": [handler]})
+    statuses = [message.status for message in result["messages"] if message.type == "tool"]
+    assert statuses == ["error", "success"]
+    assert len(result["crabpath_turns"]) == 2
+    assert (result["crabpath_receipts"], seen) == ([], [])
+    assert sum(count_feedback(retriever).values()) == 0
 
 
 async def test_a_failed_tool_of_an_earlier_run_does_not_count(make, retriever, chat_server):
@@ -261,6 +285,37 @@ async def test_feedback_after_small_talk_is_about_the_last_answer_with_documents
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "ok"
 
 
+async def test_a_thumb_after_small_talk_takes_nothing_back(make, retriever, question):
+    """It may be about the small talk; a correction, or another's word, is not withheld."""
+    agent, talk = make(namespace="team"), make(namespace="team", options={"min_score": 1.0})
+    talk.graph.checkpointer = agent.graph.checkpointer
+    ann, bob = ({"configurable": {"thread_id": "1", "user_id": name}} for name in ("ann", "bob"))
+
+    async def give(who, feedback):
+        said = await talk("Thanks", config=who, crabpath_feedback=feedback)
+        (receipt,) = said["crabpath_receipts"]
+        return receipt
+
+    async def find():
+        return texts(await retriever.ainvoke(question, namespace="team"))
+
+    await agent(config=ann)
+    assert (await give(ann, {"correction": CORRECTION}))["status"] == "applied"
+    refused = await give(ann, "up")
+    assert (refused["status"], refused["reason"]) == ("refused", "outranked")
+    assert "has other feedback of this user already" in refused["note"]
+    assert CORRECTION in await find()
+    assert (await give(ann, "down"))["status"] == "applied"  # as she has said
+    assert CORRECTION in await find()
+    assert (await give(bob, "up"))["status"] == "applied"
+    assert (await give(ann, {"correction": "Neither was."}))["status"] == "applied"
+    assert "Neither was." in await find()
+    (turn,) = (await agent(config=ann))["crabpath_turns"]
+    first, second = [await give(ann, thumb) for thumb in ("up", "down")]
+    assert (first["turn_id"], first["status"], second["status"]) == (turn, "applied", "refused")
+    assert retriever.record(turn, "down", user="ann").status == "applied"
+
+
 async def test_a_correction_is_about_the_question_that_found_no_documents(
     make, retriever, question
 ):
@@ -326,16 +381,18 @@ async def test_a_client_cannot_hand_in_documents_or_turns(make, retriever, quest
 
 async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(make, retriever):
     """The receipt says why, the policy's outcome stays, and the thread goes on."""
-    agent, receipts = make(policy=SILENT), []
+    agent, receipts, every = make(policy=SILENT), [], []
     for feedback in ("up", 7, None):
         result = await agent(crabpath_feedback=feedback)
         receipts.append([(r["status"], r["note"]) for r in result["crabpath_receipts"]])
+        every += [frozenset(receipt) for receipt in result["crabpath_receipts"]]
         assert result["messages"][-1].text == "ok"
     assert [[status for status, _ in found] for found in receipts] == [
         ["refused", "applied"],
         ["refused", "applied"],
         ["applied"],
     ]
+    assert {*every} == {frozenset(Receipt._fields)}
     assert "no earlier answer with documents in this thread: give the agent a " in receipts[0][0][1]
     assert "must be a number from -1 to 1, not 7" in receipts[1][0][1]
     assert count_feedback(retriever)["applied"] == 3

@@ -103,6 +103,22 @@ def test_refuses_arguments_when_the_graph_is_built(retriever):
             make(retriever.memory)
     with pytest.raises(InvalidInputError, match=r"unknown options \['querry_key'\].*query_key"):
         crabpath_retrieve(retriever, querry_key="q")
+    for make in (crabpath_retrieve, CrabPathMiddleware, create_crabpath_tool):
+        for wrong, sentence in (
+            ({"options": {"kk": 1}}, "unknown arguments kk: use k"),
+            ({"options": {"candidate_ids": ["a"]}}, "unknown arguments candidate_ids"),
+            ({"options": {"k": 0}}, "k must be a whole number from 1"),
+            ({"namespace": " "}, "namespace must be a non-empty text"),
+            ({"task_type": ""}, "task_type must"),
+        ):
+            with pytest.raises(InvalidInputError, match=sentence):
+                make(retriever, **wrong)
+        make(retriever, options={"k": None, "filter": None}, namespace=lambda *_: "ann")
+    with pytest.raises(InvalidInputError, match="policy must be an OutcomePolicy, not 'x'"):
+        CrabPathMiddleware(retriever, policy="x")
+    for name in ("", " ", None):
+        with pytest.raises(InvalidInputError, match="name must be a text"):
+            create_crabpath_tool(retriever, name=name)
 
 
 ANN = {"configurable": {"user_id": "ann"}}
@@ -156,11 +172,18 @@ def test_the_program_chooses_all_but_the_query(retriever, question):
     assert strict.invoke(call(question)).content == "No document was found for the question."
 
 
-async def test_tells_the_model_about_an_empty_query(retriever, called):
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("  ", "the query is empty: pass a question or some words"),
+        (["a"], "pass the question as query, a text"),
+    ],
+)
+async def test_tells_the_model_about_an_unusable_query(retriever, called, query, said):
     """The agent goes on; the model reads what to do."""
-    message = await called(create_crabpath_tool(retriever), call("  "))
+    message = await called(create_crabpath_tool(retriever), call(query))
     assert message.status == "error"
-    assert message.content == "the query is empty: pass a question or some words"
+    assert message.content == f"No search was made: {said}"
 
 
 PICTURE = [{"type": "image_url", "image_url": {"url": "data:,"}}]

@@ -150,7 +150,7 @@ def test_without_judgements_it_says_where_both_differ(folder):
 
 
 def test_a_person_judges_in_the_terminal_and_goes_on_later(folder):
-    first = read(*STORE, "--terminal", "--k", 2, answers="9\nx\n1\n\nq\n")
+    first = read(*STORE, "--terminal", "--k", 2, answers="9\nx\n0 1\n1\n\nq\n")
     assert first["figures"]["judged"] == 1
     again = run(*STORE, "--terminal", "--k", 2, answers="1 2\n0\n")
     assert QUESTIONS[0] not in again.stderr  # it was judged

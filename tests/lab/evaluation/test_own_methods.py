@@ -92,6 +92,7 @@ def require_schema(figures):
         (["--methods", "none"], "there is no method 'none'"),
         ([*STREAM, "--learners", "none"], "there is no learner 'none'"),
         (["--learners", "learned"], "add --stream prequential"),
+        (["--noise", "0.1"], "--noise is of a stream: add --stream prequential"),
         (["--stream", "prequential"], "--learners"),
         (["--data", "folder"], "leave out --data"),
     ],
