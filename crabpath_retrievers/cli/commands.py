@@ -434,7 +434,8 @@ def add_parts(app: typer.Typer) -> None:
             reason = f"{name} {dist.version} adds no commands: {type(error).__name__}: {error}"
             failed[name] = str(error) if isinstance(error, CrabPathError) else reason
             if name not in _OURS:
-                errors.print(f"[yellow]{escape(failed[name])}[/yellow]", soft_wrap=True)
+                line = " ".join(failed[name].split()) + "; upgrade or uninstall it"
+                errors.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
         else:
             app.registered_commands += joined.registered_commands
             app.registered_groups += joined.registered_groups
@@ -463,7 +464,7 @@ def _add_missing(app: typer.Typer, name: str, why: str) -> None:
     def refuse() -> None:
         raise ConfigurationError(why)
 
-    refuse.__doc__ = escape(f"It is missing: {why}")
+    refuse.__doc__ = escape(f"It cannot be used: {why}")
     any_words = {
         "ignore_unknown_options": True,
         "allow_extra_args": True,

@@ -94,18 +94,29 @@ def test_a_plug_in_must_not_replace_a_command(run, install, name):
     """Of the base, of a part or a group: it adds none, and one sentence says so."""
     install("acme-crab", "1.0", "acme_crab", ADD.format(name=name))
     done = run(name, "--help")
-    said = f"acme-crab 1.0 adds no commands: it would replace {name} of crabpath\n"
+    said = f"acme-crab 1.0 adds no commands: it would replace {name} of crabpath"
+    said += "; upgrade or uninstall it\n"
     assert (done.returncode, done.stderr) == (0, said)
     assert "done by" not in done.stdout
     assert "No such command 'other'" in run("other").stderr
 
 
-@pytest.mark.parametrize("text", ["register = None", "import nothing_of_this_name", "exit('bye')"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "register = None",
+        "import nothing_of_this_name",
+        "exit('bye')",
+        "raise OSError('a\\n\\n  b')",
+    ],
+)
 def test_a_plug_in_that_fails_is_named_by_its_distribution(run, install, text):
     install("acme-crab", "1.0", "acme_crab", text)
     done = run("--version")
     assert done.stdout == f"crabpath {__version__}\n"
-    assert re.fullmatch(r"acme-crab 1\.0 adds no commands: \w+: .+\n", done.stderr), done.stderr
+    assert re.fullmatch(
+        r"acme-crab 1\.0 adds no commands: \w+: .+; upgrade or uninstall it\n", done.stderr
+    ), done.stderr
 
 
 def test_a_part_of_another_version_says_one_thing(run, install):
@@ -124,5 +135,6 @@ def test_a_part_of_another_version_says_one_thing(run, install):
             shown = " ".join((done.stdout + done.stderr).replace("│", " ").split())
             assert shown.count(said) == 1, shown
             assert "pip install" not in shown.replace(upgrade, "")
+            assert "missing" not in shown
     done = run("--version")
     assert (done.stdout, done.stderr) == (f"crabpath {__version__}\n", "")
