@@ -54,7 +54,7 @@ class Thumb(BaseModel):
 async def ask(question: str, user: str = "default") -> dict[str, object]:
     """Documents for a question, in the memory of a user."""
     found = await app.state.retriever.ainvoke(question, namespace=user)
-    turn_id = found[0].metadata["crabpath"]["turn_id"]
+    turn_id = found[0].metadata["crabpath"]["turn_id"] if found else None  # a blank question
     return {"turn_id": turn_id, "pages": [{"id": d.id, "text": d.page_content} for d in found]}
 
 
