@@ -104,7 +104,7 @@ class Candidates:
 
     def list_corrections(self) -> frozenset[int]:
         """Indices of the corrections in the pool, which come on top of k documents."""
-        if self.query.candidate_ids is not None:
+        if not self.notes or self.query.candidate_ids is not None:
             return frozenset()
         heads = enumerate(hit.head for hit in self.evidence.pool)
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
@@ -221,10 +221,12 @@ class DocumentChooser:
             among = [n for n, i in enumerate(rows) if i in allowed]
             order = [rows[n] for n in ranker.order(own, alone, found.query.k, among)]
             matrix[rows] = own
-            for note in (notes := allowed.difference(rows)):  # as if each came first
-                ranker.cover(matrix, found.evidence, [note])
-            worse = (-ranker.log_odds(matrix)).tolist().__getitem__
-            ranking.order = [*merge(order, sorted(notes, key=worse), key=worse)]
+            if notes := allowed.difference(rows):
+                for note in notes:  # as if each came first
+                    ranker.cover(matrix, found.evidence, [note])
+                worse = (-ranker.log_odds(matrix)).tolist().__getitem__
+                order = [*merge(order, sorted(notes, key=worse), key=worse)]
+            ranking.order = order
         else:
             places = {found.evidence.pool[i].head.id: i for i in ranking.among}
             ranking.order = [places[name] for name in found.order if name in places]
