@@ -264,7 +264,7 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
 
 
 def get_gain(evidence: Mapping[str, tuple[float, float]]) -> float | None:
-    """Lift that one feedback with independent labels shows; None if its labels depend on the order."""
+    """Lift that one feedback with independent labels shows; None if they depend on it."""
     return evidence[_LIFT][0] if _LIFT in evidence else None
 
 
