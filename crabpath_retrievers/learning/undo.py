@@ -64,12 +64,12 @@ class LearningHistory:
     prior: Posterior
 
     def undo_all(
-        self, user: str | None, source: str | None, namespace: str | None
+        self, user: str | None, source: str | None, token: str | None, namespace: str | None
     ) -> list[Receipt]:
-        """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
-        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace)
-        if criteria.user is None and criteria.source is None:
-            msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
+        """Undo all feedback of a user, source or token, the latest first; as one is undone."""
+        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace, token=token)
+        if not any((criteria.user, criteria.source, criteria.token)):
+            msg = "undo needs feedback_id, turn_id, user, source or token: give one of them"
             raise InvalidInputError(msg)
         return [
             self._undo(name, space) for name, space in self.store.history.find_undoable(criteria)

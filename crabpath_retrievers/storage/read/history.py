@@ -14,7 +14,7 @@ from crabpath_retrievers.core.feedback import (
     RewardSource,
     validate_user,
 )
-from crabpath_retrievers.core.query import parse_namespace
+from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
@@ -56,9 +56,17 @@ class FeedbackFilter(NamedTuple):
     user: str | None = None
     source: str | None = None
     namespace: str | None = None
+    token: str | None = None
 
     @classmethod
-    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "FeedbackFilter":
+    def of(
+        cls,
+        *,
+        user: str | None,
+        source: str | None,
+        namespace: str | None,
+        token: str | None = None,
+    ) -> "FeedbackFilter":
         """Validate the fields."""
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
@@ -68,6 +76,7 @@ class FeedbackFilter(NamedTuple):
             None if user is None else validate_user(user),
             source,
             None if namespace is None else parse_namespace(namespace),
+            None if token is None else parse_text("token", token),
         )
 
     def where(self) -> list[sa.ColumnElement[bool]]:
@@ -90,6 +99,7 @@ class FeedbackRecord(NamedTuple):
         namespace: Namespace of the turn; None if unknown.
         created: Seconds since the epoch.
         correction: The correct answer, as given.
+        token: Id of the token of the server that gave it; None without one.
     """
 
     feedback_id: str
@@ -102,6 +112,7 @@ class FeedbackRecord(NamedTuple):
     namespace: str | None
     created: float
     correction: str | None
+    token: str | None = None
 
 
 class StoredEffects(NamedTuple):
@@ -418,6 +429,7 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
         namespace=row.namespace,
         created=row.created,
         correction=payload.get("correction"),
+        token=row.token,
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -56,8 +57,11 @@ def write_journal(
     """Add a row to the journal, without texts, names and ids, which could not be forgotten then.
 
     ``payload`` and ``inverse`` are JSON-safe. Without a namespace it concerns several or none,
-    without ``inverse`` it cannot be undone.
+    without ``inverse`` it cannot be undone. The id of the token that asked for it is added.
     """
+    token = find_token()
+    if token is not None:
+        payload = {**payload, "token": token}
     row = {
         "created": time.time(),
         "namespace": namespace,
