@@ -39,7 +39,7 @@ from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_server import explain_missing
-from crabpath_server.access import RIGHTS, Access, Grant, read_token
+from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import (
     DEFAULT_RESULTS,
@@ -54,6 +54,7 @@ from crabpath_server.names import SourceNames
 from crabpath_server.openapi import NAMESPACE_HEADER
 from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
+from crabpath_server.tokens import RIGHTS
 from crabpath_server.tools import find_chunks, make_uri
 
 _LISTED = 100  # resources in a list
