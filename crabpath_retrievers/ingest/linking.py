@@ -46,7 +46,7 @@ class PairFinder(NamedTuple):
 
     Attributes:
         store: Reads of the linkers.
-        linkers: Those that find pairs.
+        linkers: The linkers that find pairs.
         before: As for :meth:`PairLinker.find`.
     """
 
@@ -65,7 +65,7 @@ FindAll = Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]
 
 
 def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
-    """Find the pairs in this thread."""
+    """Find the pairs of each part of the chunks, in this thread."""
     return map(finder.find, parts)
 
 
@@ -92,7 +92,7 @@ class Linking:
         return set[int]().union(*found).difference(keys)
 
     def queue_freed(self, links: LinkQueries, leaving: Sequence[str]) -> tuple[Change, ...]:
-        """Return what queues these nodes for linking in the transaction that follows."""
+        """Return the changes that queue the nodes of :meth:`find_freed` for linking."""
         ids = links.ids(sorted(self.find_freed(links, leaving))).values()
         return (Write(queue_linking, list(ids)),) if ids else ()
 
@@ -163,7 +163,7 @@ class Linking:
 
 
 def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
-    """The edges that a linker returned; InvalidInputError for anything else."""
+    """Return the edges that a linker found; InvalidInputError for anything else."""
     what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
     require_result(linker, what, found, fits=isinstance(found, Iterable))
     edges = tuple(found)

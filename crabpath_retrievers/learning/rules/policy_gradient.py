@@ -82,11 +82,11 @@ def assign_edge_credit(
 
 
 def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge, ...]]:
-    """Yield the routes that would have led to used documents, had the walk not begun there.
+    """Yield routes that the walk considered and did not take to used documents.
 
-    Each goes as the walk went, and then by an edge that the walk considered and did not follow. A
-    route that passes the document itself would not have led to it. What search alone made an entry
-    needs none; what a past turn of the same question made one does.
+    Each goes as the walk went, then along an edge that was not followed, and does not pass the
+    document before. Documents that search alone made entries need no route; those that a past turn
+    of the same question made entries do.
     """
     seeds = {seed.node for seed in turn.seeds}
     used = {

@@ -228,7 +228,7 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
 
 
 def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
-    """Number of chunks by key of the region, from a sample in a large corpus."""
+    """Estimate the number of chunks by key of the region; from a sample in a large corpus."""
     health = HealthQueries(models.store)
     vectors = models.store.regions.get_vectors(health.sample(_MOST_SAMPLED))
     if not vectors:
@@ -243,7 +243,7 @@ _AXES = 2
 
 
 def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
-    """Hubs on their first two principal components, shape ``[hubs, 2]``.
+    """Project hubs on their first two principal components, shape ``[hubs, 2]``.
 
     The largest loading of each component is positive, so that a plot does not flip between runs.
     """
