@@ -548,7 +548,7 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Yield the parts of a body, until it is too large or comes too late."""
+        """Wrap ``receive``: it raises an error once a body is too large or comes too late."""
         headers = Headers(scope=scope)
         most, length = self._limits.body_bytes, headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:

@@ -82,7 +82,7 @@ class ApiInput(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     def to_options(self, *but: str) -> dict[str, Any]:
-        """The fields that were sent, without those named in ``but``."""
+        """Return the fields that were sent, without those named in ``but``."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 

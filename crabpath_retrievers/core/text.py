@@ -264,7 +264,7 @@ def _split_segments(text: str) -> Iterator[tuple[str, int]]:
 
 
 def tokenise(text: str) -> list[str]:
-    """The normalised tokens of a text in order."""
+    """Split a text into its normalised tokens, in order."""
     return list(_tokenise_cached(text) if len(text) <= _MAX_CACHED else _tokenise(text))
 
 
@@ -350,12 +350,12 @@ def _mark_signs(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def has_signs(text: str) -> bool:
-    """Whether a text has words that signs tell from others."""
+    """Whether a text has words that differ from others only by signs, such as "C++"."""
     return _SIGNED.search(_narrow_signs(text)) is not None
 
 
 def list_distinct_words(text: str) -> list[str]:
-    """The tokens of a text, and its words that signs tell from others: "C#" is "c" and "c＃"."""
+    """List the tokens of a text, and words with signs besides: "C#" is "c" and "c＃"."""
     words, more = _mark_signs(text)
     return [*words, *more]
 
@@ -434,7 +434,7 @@ def _make_plural(word: str) -> str:
 
 
 def list_with_plurals(words: Iterable[str]) -> list[str]:
-    """Words, then the singulars and plurals of those that are not frequent."""
+    """List words, then singulars and plurals of those that are not frequent."""
     found = dict.fromkeys(words)
     for word in [*found]:
         if word.isalpha() and not is_frequent(word):
@@ -602,7 +602,7 @@ _EDGES = ".,;:!?()[]{}\"'*_`“”‘’«»¿¡…、。，：；？！（）�
 
 @lru_cache(maxsize=4096)
 def find_signs(text: str) -> frozenset[str]:
-    """Words of a text that signs tell from others: "C#", "C++", ">5", "-O2"; in lower case."""
+    """Find words of a text that only signs tell from others: "C#", ">5", "-O2"; in lower case."""
     words = (word.strip(_EDGES) for word in text.casefold().split())
     return frozenset(word for word in words if _SIGN.search(word))
 
@@ -614,7 +614,7 @@ def hash_texts(*values: str) -> str:
 
 
 def hash_question(namespace: str, question: str) -> str:
-    """Id of a query in a namespace: a hash of its tokens in order, and of its signs."""
+    """Hash a question in a namespace to an id, by its tokens in order and its signs."""
     words = " ".join(tokenise(question)) or question.strip()
     if signs := find_signs(question):
         words += "\n" + " ".join(sorted(signs))
@@ -700,7 +700,7 @@ def drop_signs(name: str) -> str:
 
 
 def is_signed(name: str) -> bool:
-    """Whether a word or name has signs that tell it from others."""
+    """Whether a word or name has signs that make it another word, as in "C#"."""
     return drop_signs(name) != name
 
 

@@ -42,7 +42,7 @@ UNFINISHED_SINCE = "bulk_since"
 
 
 class PairFinder(NamedTuple):
-    """Finds what chunks may be linked with; reads only, so any process can do it.
+    """Finds pairs of chunks to link; reads only, so that any process can do it.
 
     Attributes:
         store: Reads of the linkers.
@@ -142,7 +142,7 @@ class Linking:
     def find_edges(
         self, nodes: Sequence[LinkNode], links: LinkQueries
     ) -> tuple[LinkUpdate, list[Edge]]:
-        """Edges of nodes, and those of them that lead to their siblings."""
+        """Find the edges of nodes; also list those among them that lead to siblings."""
         pairs = [linker.find(nodes, links) for linker in self._of_pairs]
         update = self._make_edges(pairs, nodes, links)
         return update, _select_siblings(update.edges, [node.key for node in nodes])
@@ -150,7 +150,7 @@ class Linking:
     def _make_edges(
         self, pairs: Iterable[FoundPairs], nodes: Sequence[LinkNode], links: LinkQueries
     ) -> LinkUpdate:
-        """Make the edges of found pairs, and those of linkers that are not in two steps."""
+        """Make edges of found pairs, and add those of linkers that do not find pairs first."""
         found = iter(pairs)
         updates = [
             linker.make_edges(next(found), links)

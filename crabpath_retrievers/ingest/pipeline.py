@@ -225,10 +225,10 @@ class Ingest:
             parts: Parts in the order of their documents; they are read under the ingest lock.
             cleanup: As for :meth:`add_documents`; a part has all documents of its sources, and for
                 ``"full"`` all documents that are to stay.
-            in_bulk: Whether to do it in two passes, however few the chunks are; their ids are not
-                listed.
+            in_bulk: Whether to publish and link in two passes, however few the chunks; then the
+                report lists no ids.
             progress: Shows the progress of each part in chunks.
-            advance: Adds a number of files to those done.
+            advance: Called with the number of files that a part has read.
             find_all: Finds the pairs to link in bulk, in this process or on a cluster.
             linking: Shows the progress of linking in bulk.
 

@@ -346,7 +346,7 @@ class SyncPlan:
 def compare_source(
     known: Iterable[StoredChunk], nodes: Sequence[Node]
 ) -> tuple[int, list[str], list[Node], tuple[tuple[str, int], ...]]:
-    """Compare a source with what the store holds of it, by document and digest.
+    """Compare the chunks of a source with the stored ones, by document and digest.
 
     Returns:
         The number of unchanged chunks; ids of stored nodes whose text the source no longer

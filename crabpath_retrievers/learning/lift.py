@@ -251,7 +251,7 @@ def _compute_ndcg(
 def _compare_places(
     shown: Sequence[str], other: Sequence[str], right: AbstractSet[str]
 ) -> tuple[float, ...]:
-    """Compare the places of right documents in what was shown and in the other ranking.
+    """Compare the places that right documents have in what was shown and in the other ranking.
 
     Returns:
         How many documents either has; how many of them the other places higher, equally, lower and

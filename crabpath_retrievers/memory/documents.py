@@ -240,7 +240,7 @@ class Forgotten(int):
         return {name: getattr(self, name) for name in Forgotten.__annotations__}
 
     def __repr__(self) -> str:
-        """Show what is not empty."""
+        """Show the counts that are not 0, and unknown names."""
         parts = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items() if value)
         return f"{type(self).__name__}({parts})"
 

@@ -453,7 +453,7 @@ def _open_graph(
 def _open_stores(
     opened: tuple[str, GraphStore], vectors: VectorPlace, time_limit: float, undo: ExitStack
 ) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
-    """Open graph store and vector index; also return metadata; ``undo`` closes them."""
+    """Open the vector index of a graph store; returns both and metadata; ``undo`` closes it."""
     place, store = opened
     with limit_waiting(time_limit):
         meta = store.catalog.meta()

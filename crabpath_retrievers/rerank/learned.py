@@ -71,12 +71,13 @@ class Reliability:
     """Evidence on how far the memories of a namespace can be trusted: counts by name.
 
     Attributes:
-        spoken: Pairs ``(used, all)`` of sums over used documents and over all of known use,
-            weighted by feedback. Of a memory feature: its values above 0. Of ``returned``, and of
-            ``unlikely`` documents among these: 1 for each. Of ``log_odds BLOCK CENTRE``: 1 for each
-            with log-odds around the centre, in a recent block of feedback. ``trials * SCALE`` has
-            the surprise at the use of documents if trials count by that scale, in nats, and their
-            number; ``lessons`` the number of lessons.
+        spoken: Pairs ``(used, all)``: sums over used documents, and over all documents of known
+            use, weighted by feedback. A memory feature sums up its values above 0; ``returned``
+            counts all returned documents, and ``unlikely`` those that were unlikely. ``log_odds
+            BLOCK CENTRE`` counts documents with log-odds around the centre, in a recent block of
+            feedback. ``trials * SCALE`` is different: the surprise, in nats, at the use of
+            documents if trials count by that scale, and the number of documents. ``lessons`` has
+            the number of lessons.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -218,7 +219,7 @@ def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibratio
 
 
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
-    """Measure how often documents that each memory supported were used.
+    """Return by memory the sums of its support for used documents, and for all of known use.
 
     Only documents with a credit of their own count.
     """

@@ -221,7 +221,7 @@ def _read_dates(
 
 
 def _are_versions(one: _DatedText, other: _DatedText) -> bool:
-    """Whether two texts of different dates have one title, apart from the year in it."""
+    """Whether texts of different dates differ, and have one title apart from the year in it."""
     (first, own, _), (second, begin, _) = one, other
     name = _shorten(first.title, own) if own != begin and first.content != second.content else ""
     return bool(name) and name == _shorten(second.title, begin)

@@ -198,7 +198,7 @@ class VectorIndex(ABC):
         """Erase deleted vectors from the files of an embedded index."""
 
     def ids(self) -> Iterable[list[str]]:
-        """All ids in pages; none of an index that cannot list them."""
+        """Yield all ids in pages; none of an index that cannot list them."""
         return ()
 
     def open_sibling(self, name: str) -> "VectorIndex":
@@ -244,7 +244,7 @@ class VectorIndex(ABC):
 
 
 class StoredVectors(VectorIndex):
-    """Exact search over the vectors in the graph store, for queries while others hold the index.
+    """Exact search over vectors in the graph store, while another process holds the index.
 
     Each query reads all vectors, in blocks of bounded size.
     """

@@ -234,7 +234,7 @@ class ChromaIndex(VectorIndex):
 
     @property
     def generation(self) -> int:
-        """Number of clients that were given up since this process opened an embedded one."""
+        """Number of clients given up since this process opened an embedded index."""
         return 0 if self._directory is None else self._directory.generation
 
     @property
@@ -377,7 +377,7 @@ class ChromaIndex(VectorIndex):
         return {found for part in parts for found in self._get(part)["ids"]}
 
     def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """The vectors ``[d]`` of those of the ids that the collection contains."""
+        """Read the vectors ``[d]`` of the ids that the collection contains."""
         page = self._get(ids, "embeddings")
         vectors = page["embeddings"]
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
@@ -410,13 +410,13 @@ class ChromaIndex(VectorIndex):
                 self._directory.erase()
 
     def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
-        """Number of vectors, and those of the ids that exist, without loading the index."""
+        """Count the vectors, and select the ids that exist, without loading the index."""
         if self._directory is None:
             return self.count(), self.find_existing(ids)
         return peek_collection(self._directory.path, self._records.name, ids)
 
     def ids(self) -> Iterator[list[str]]:
-        """All ids in pages; nothing may be added or deleted meanwhile."""
+        """Yield all ids in pages; nothing may be added or deleted until the end."""
         start = 0
         while page := self._run(
             lambda records, start=start: records.get(  # type: ignore[misc]

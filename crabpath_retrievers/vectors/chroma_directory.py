@@ -779,7 +779,7 @@ def _are_rows_valid(rows: Any, count: int, links: int) -> bool:
 
 
 def _are_links_valid(directory: Path, count: int, links: int, *, whole: bool) -> bool:
-    """Whether neighbours on higher levels exist, of the ``whole`` file or of first elements."""
+    """Whether neighbours on higher levels exist: of all elements if ``whole``, else of a few."""
     words = np.memmap(directory / "link_lists.bin", dtype="<u4", mode="r")
     at, step = 0, links + 1
     for _ in range(count if whole else min(count, _SAMPLE)):

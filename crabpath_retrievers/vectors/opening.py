@@ -72,7 +72,7 @@ def find_directory(vectors: Any) -> Path | None:
 
 
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
-    """Refuse a value of ``vectors`` that cannot be meant, before anything is created."""
+    """Refuse a value of ``vectors`` that names no place, before anything is created."""
     find_directory(vectors)
     if not isinstance(vectors, str):
         return

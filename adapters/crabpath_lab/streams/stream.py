@@ -220,7 +220,7 @@ def _take(passes: Sequence[PerQuery], part: StreamPart) -> PerQuery:
 
 
 def _select_metrics(*scores: PerQuery) -> list[tuple[Any, ...]]:
-    """Yield name and values of the measures that are reported, of several runs."""
+    """Select name and values of the measures that are reported, of several runs."""
     names = [name for name in scores[0] if name.startswith(("full@", "recall@"))]
     return [(name, *(one[name] for one in scores)) for name in names]
 

@@ -57,12 +57,12 @@ class LinkUpdate(NamedTuple):
 
 
 class PairLinker(ABC):
-    """A linker in two steps: pairs are found in any order, edges made of them within limits.
+    """A linker in two steps: it finds pairs in any order, then makes edges of them within limits.
 
-    Which edges there are in the end depends on the documents, not on their order or batches: what
-    too many nodes share joins none of them, also those that it joined before, and of more edges
-    than a limit permits those stay whose other ends have the first ids. Finding only reads, so that
-    several processes can find the pairs of a large ingest.
+    The edges depend on the documents alone, not on their order or batches. What too many nodes
+    share joins none of them, and edges made before are deleted. Of more edges than a limit permits,
+    those stay whose other ends have the first ids. Finding only reads, so that several processes
+    can find the pairs of a large ingest.
 
     Attributes:
         kind: Kind of the edge from the first to the second node of a pair.

@@ -153,7 +153,7 @@ class PgVectorIndex(VectorIndex):
         return set() if self._find_type() is None else self._queries.find_existing(ids)
 
     def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
-        """Number of vectors, and those of the ids that exist."""
+        """Count the vectors, and select the ids that exist."""
         return self.count(), self.find_existing(ids)
 
     def ids(self) -> Iterable[list[str]]:

@@ -27,7 +27,7 @@ class RegionSummary(NamedTuple):
     """Summary of one region.
 
     Attributes:
-        region, title: Of its hub.
+        region, title: Id and title of its hub.
         arrivals: Weighted number of turns and episodes in it.
         quality: P(success) of these, in (0, 1).
         actions: Its actions, best first.
@@ -46,7 +46,7 @@ class PlacedRegion(NamedTuple):
     """A region on the map.
 
     Attributes:
-        region, title: Of its hub.
+        region, title: Id and title of its hub.
         size: Number of chunks in it; an estimate in a corpus of more than 10,000.
         x, y: Its place: the first two principal components of the hubs' vectors.
         arrivals: Weighted number of turns and episodes of the namespace in it.

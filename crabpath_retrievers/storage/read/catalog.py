@@ -345,7 +345,7 @@ class Catalog(Queries):
         return list(dict.fromkeys(found))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
-        """Unit vectors of documents by id, shape ``[d]``, in half precision."""
+        """Read unit vectors of documents by id, shape ``[d]``, in half precision."""
         query = sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.owner <= 0)
         return {n: decode_vector(vector) for n, vector in self._rows_in(query, nodes.c.id, ids)}
 
@@ -654,7 +654,7 @@ class LinkQueries(Queries):
     def find_phrases(
         self, phrases: Iterable[tuple[str, ...]], limit: int
     ) -> dict[tuple[str, ...], list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
         distinct = list(dict.fromkeys(phrases))
         return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
@@ -686,7 +686,7 @@ class LinkQueries(Queries):
         return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the chunks of each source in order of the text.
+        """Read the keys of the chunks of each source, in the order of the text.
 
         Documents of one source are in the order in which they were added, chunks by position.
         """

@@ -248,7 +248,7 @@ class HistoryQueries(Queries):
         return [(name, space) for name, space in self._rows(query)]
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
-        """The effects of feedback of a namespace, by its key; None when none are stored."""
+        """Read the effects of a feedback; None if none are stored. ``namespace`` is a key."""
         e, later = feedback_effects.c, feedback_effects.alias().c
         query = sa.select(e.sequence, e.record, e.ranker)
         rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))

@@ -65,7 +65,7 @@ def make_handbook() -> dict[str, str]:
 
 
 def draw_faults(draws: np.random.Generator) -> list[AgentTask]:
-    """Yield questions about a fault of a machine, which need the page of the part that causes it.
+    """Draw questions about a fault of a machine, which need the page of the part that causes it.
 
     Which part that is stands nowhere; it is drawn.
     """
