@@ -222,7 +222,7 @@ class AutotuneSettings(ValidatedSettings):
         raise InvalidInputError(msg)
 
     def validate_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of knobs as they are stored.
+        """Check values of knobs against their rails, and convert them to stored numbers.
 
         Raises:
             InvalidInputError: There is no such knob, or its value is beyond its rails.

@@ -300,7 +300,7 @@ DEFAULT_TIME_LIMIT = 10.0
 
 @dataclass(slots=True)
 class _WaitBudget:
-    """The remaining waiting time of one call.
+    """How long one call may still wait for locks and servers, in seconds.
 
     The deadline of the current wait is on the monotonic clock, None while not waiting. Once the
     call ``is_over``, threads that it started go on without a limit.

@@ -63,7 +63,7 @@ class RecordTurn(Change):
 
 @dataclass(frozen=True, slots=True)
 class KeepFeedback(Change):
-    """Store feedback until it is applied; does nothing when its namespace has its id.
+    """Queue a feedback until it is learned; does nothing if its namespace has one of this id.
 
     Attributes:
         vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.

@@ -345,8 +345,13 @@ class Baseline:
     def without(self, z: float, later: Sequence[float]) -> "Baseline":
         """Return the baseline as if one outcome had never entered it.
 
-        Of the outcomes that entered ``later`` and still count, in order, those further back than
-        ``MOST_LATER`` no longer tell in the mean.
+        The mean is an exponential average: the ``later`` outcomes are taken out, newest first, then
+        ``z``, and the later ones are put in again. After ``MOST_LATER`` of them the weight of ``z``
+        in the mean is negligible, and only the count is changed.
+
+        Args:
+            z: The outcome to remove.
+            later: Outcomes that entered after it and are still in effect, oldest first.
         """
         if len(later) > MOST_LATER:
             return Baseline(self.mean, self.count - 1)

@@ -370,7 +370,11 @@ def require_flags(**given: object) -> None:
 
 
 def parse_namespace(name: object) -> str:
-    """A namespace as it is stored."""
+    """Check a namespace, and normalise it to the text that is stored.
+
+    Raises:
+        InvalidInputError: It is no text, is empty or has more than 512 characters.
+    """
     # Checked as it is stored: what is not stored of a text may be all that there is.
     text = to_name(name) if isinstance(name, str) else ""
     if not text.strip():

@@ -354,10 +354,11 @@ def read_sources(
     *,
     allow_empty: bool,
 ) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
-    """Read what a sync follows; arguments and errors as ``CrabPath.sync``.
+    """Read the documents of files, folders or loaders; arguments and errors as ``CrabPath.sync``.
 
     Returns:
-        The documents; what they are all documents of; and why files and parts were skipped.
+        The documents; the sources whose missing documents the sync removes; and the reason
+        why each skipped file or part was skipped.
     """
     documents, paths = _documents_and_paths(sources)
     if paths and roots:

@@ -265,7 +265,7 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
 
 
 def get_gain(evidence: Mapping[str, tuple[float, float]]) -> float | None:
-    """Gain of learning by the evidence of one feedback whose labels are independent."""
+    """Lift that one feedback with independent labels shows; None if they depend on it."""
     return evidence[_LIFT][0] if _LIFT in evidence else None
 
 

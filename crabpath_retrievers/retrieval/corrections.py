@@ -48,9 +48,14 @@ def find_corrections(
     pool: Sequence[Candidate],
     max_scanned: int,
 ) -> tuple[list[Correction], dict[int, str], Sequence[Candidate], frozenset[int]]:
-    """Corrections of the pool, kinds of all notes, the pool with those that belong, and the first.
+    """Find the corrections that answer the query, and add them to the pool of candidates.
 
-    Corrections that what they correct leads to are added, and those of other questions removed.
+    A correction is added when a document that it corrects is in the pool, and removed when it was
+    given to another question.
+
+    Returns:
+        The corrections in the pool; the kind of each note by its key; the pool after it; and the
+        keys of corrections that were given to this very question, which are ranked first.
     """
     keys, clock = {hit.head.key for hit in pool}, seeds.clock
     corrections = read.notes.find_corrections(clock.key, sorted(keys), max_scanned)

@@ -199,7 +199,7 @@ class GraphStore(Store):
             max_connections: To each server of PostgreSQL, >= 4; those to a replica are half.
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
-            prepare: Called before tables are created; none is where it raises an error.
+            prepare: Called before tables are created; if it raises, none are.
         """
         self._time_limit = time_limit
         limits: Any = {"time_limit": time_limit, "connections": max_connections}

@@ -254,7 +254,7 @@ class LinkLinker(PairLinker):
     def _find_doubtful(
         self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
     ) -> Iterator[Pair]:
-        """Yield the links of nodes, and those that new owners of an address may have parted."""
+        """Yield links to check again: those of the nodes, and those to addresses they share."""
         yield from store.find_ends(keys, self.kind.value)
         yield from ((s, t) for t, s in store.find_sources(keys, self.kind.value))
         given = set(keys)

@@ -177,7 +177,7 @@ class Transaction:
         return self.connection.dialect.identifier_preparer.quote(name)
 
     def _is_many(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether rows are inserted past SQLAlchemy, which takes longer than the database."""
+        """Whether the rows are many and plain enough to be inserted by the driver itself."""
         if not self._copies or len(rows) < _MANY:
             return False
         converted = any(isinstance(column.type, sa.TypeDecorator) for column in table.c)
