@@ -99,7 +99,7 @@ class Grant:
             raise MissingRightError(self, right, what)
 
     def choose_namespace(self, header: str | None) -> str:
-        """The namespace of a request.
+        """Choose the namespace of a request.
 
         Args:
             header: The header ``CrabPath-Namespace``, in which all but ASCII is percent-encoded;
@@ -122,7 +122,7 @@ class Grant:
         return name
 
     def choose_user(self, given: str | None) -> str | None:
-        """The user of a feedback: the one that the token fixes, or is named, or the token."""
+        """Choose the user of a feedback: the one of the token, or else the given one, or the token."""
         if self.user is None:
             named = None if self.token is None else f"token {self.token}"
             return named if given is None else given
@@ -133,7 +133,7 @@ class Grant:
 
 
 def _match(name: str, pattern: str) -> bool:
-    """Whether a name is of a pattern, in which only ``*`` has a meaning."""
+    """Whether a name matches a pattern, in which only ``*`` has a meaning."""
     if "*" not in pattern:
         return name == pattern
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
@@ -143,7 +143,7 @@ _EVERYTHING = Grant((ALL_NAMESPACES,), frozenset(RIGHTS))
 
 
 def _make_grants(entries: Iterable[TokenEntry]) -> dict[str, Grant]:
-    """Grants by the hashes of secrets."""
+    """Map hashes of secrets to grants."""
     return {
         entry.sha256: Grant(
             tuple(entry.namespaces),
@@ -165,7 +165,7 @@ class TokenIssuer(Protocol):
     """Where clients read who issues tokens for this server."""
 
     def make_routes(self) -> "list[Route]":
-        """Routes at which clients read who issues tokens."""
+        """Make the routes at which clients read who issues tokens."""
 
     async def prepare(self, token: str) -> None:
         """Fetch what is missing to verify a token."""
@@ -191,7 +191,7 @@ class Access:
 
     @property
     def needs_token(self) -> bool:
-        """Whether requests must bear a token.
+        """Whether requests must carry a token.
 
         Otherwise the server answers programs of its own machine only, and in a browser only the
         page that it delivered itself.
@@ -200,7 +200,7 @@ class Access:
 
     @classmethod
     def from_file(cls, path: str | Path, *, check_seconds: float = 1.0) -> "Access":
-        """Tokens in a JSON file, read again when it has changed.
+        """Read tokens from a JSON file, again when it has changed.
 
         Args:
             path: The file.
@@ -216,7 +216,7 @@ class Access:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access | None":
-        """Tokens in ``CRABPATH_TOKENS``, the same JSON as in a file; None where it is not set.
+        """Read tokens from ``CRABPATH_TOKENS``, JSON as in a file; None where it is not set.
 
         Raises:
             ConfigurationError: It cannot be used.
@@ -228,14 +228,14 @@ class Access:
 
     @classmethod
     def from_issuer(cls, issuer: TokenIssuer, beside: "Access | None" = None) -> "Access":
-        """Tokens of an authorisation server, and those of a file ``beside`` them."""
+        """Take tokens of an authorisation server, and those of a file ``beside`` them."""
         access = cls({}) if beside is None else beside
         access.issuer = issuer
         return access
 
     @classmethod
     def open_on_loopback(cls) -> "Access":
-        """Everything is granted, without a token, to programs of this machine."""
+        """Grant everything, without a token, to programs of this machine."""
         return cls(None)
 
     async def prepare(self, token: str | None) -> None:
@@ -270,7 +270,7 @@ class Access:
         return grant
 
     def make_challenge(self, error: Exception) -> str | None:
-        """The header ``WWW-Authenticate`` that goes with an error (RFC 6750, RFC 9728).
+        """Write the header ``WWW-Authenticate`` of an error (RFC 6750, RFC 9728); None for others.
 
         It says where clients learn who issues tokens, and which scopes to ask for.
         """
@@ -334,7 +334,7 @@ def _write_challenge(fields: Mapping[str, str]) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only."""
+    """Whether a listening address can only be reached from this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -344,7 +344,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(headers: Mapping[str, str]) -> str | None:
-    """The token that a request bears; None without one."""
+    """Read the token of a request; None without one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 

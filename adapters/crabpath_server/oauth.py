@@ -76,7 +76,7 @@ class Issuer:
         self.metadata_url = f"{parts.scheme}://{parts.netloc}{self._path}"
 
     def make_routes(self) -> list[Route]:
-        """Routes at which clients read who issues tokens; they need none."""
+        """Make the routes at which clients read who issues tokens; they need none."""
         answer = JSONResponse(
             {
                 "resource": self._audience,
@@ -127,7 +127,7 @@ class Issuer:
             raise TokenError(msg) from None
 
     def _to_grant(self, claims: Mapping[str, Any]) -> Grant:
-        """The grant of verified claims; ``ValueError`` where they cannot be used."""
+        """Make the grant of verified claims; ``ValueError`` where they cannot be used."""
         user, named = validate_user(claims["sub"]), claims.get(self._claim)
         names = [named] if isinstance(named, str) else named
         if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
@@ -203,7 +203,7 @@ class _Keys:
 
 
 def _find_metadata(http: httpx.Client, issuer: str) -> dict[str, Any]:
-    """The metadata that an issuer publishes of itself."""
+    """Read what an issuer publishes of itself."""
     parts, base = urlsplit(issuer), issuer.rstrip("/")
     path = parts.path.rstrip("/")
     places = (
@@ -246,7 +246,7 @@ def _read_json(http: httpx.Client, url: str) -> dict[str, Any]:
 
 
 def _read_key_id(token: str) -> Any:
-    """The id of the key that a token names, None without one; ``...`` where it is no JWT."""
+    """Read the id of the key that a token names, None without one; ``...`` of no JWT."""
     try:
         return jwt.get_unverified_header(token).get("kid")
     except (jwt.PyJWTError, ValueError):
@@ -254,7 +254,7 @@ def _read_key_id(token: str) -> Any:
 
 
 def _require_safe(url: object, what: str) -> str:
-    """An address that nobody on the way can change: of HTTPS, or of this machine."""
+    """Check that an address is one of HTTPS, or of this machine."""
     if isinstance(url, str):
         try:
             parts = urlsplit(url)

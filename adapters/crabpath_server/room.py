@@ -32,17 +32,17 @@ class TooManyRequestsError(ServiceError):
 
 
 class Rate:
-    """A rate of events: a number in a period, as many at once, then evenly.
+    """A limit on events: some at once, then evenly, so many in a period.
 
     The generic cell rate algorithm, which keeps one time [ITU-T I.371].
     """
 
     def __init__(self, number: int, seconds: float) -> None:
-        """Allow so many events in so many seconds."""
+        """Allow some events in some seconds."""
         self._number, self._period, self._full = number, seconds, 0.0
 
     def take(self, now: float) -> float:
-        """Count an event at a time; the seconds until one is allowed where it is not, else 0."""
+        """Count an event now; return 0, or the seconds until one is allowed if it is not."""
         if self._number <= 0:
             return self._period
         step = self._period / self._number
@@ -53,7 +53,7 @@ class Rate:
         return 0.0
 
     def is_idle(self, now: float) -> bool:
-        """Whether it has forgotten all events."""
+        """Whether all events are long enough ago to count no more."""
         return self._full <= now
 
 
@@ -61,7 +61,7 @@ class Rates:
     """The rates of tokens, each by its id."""
 
     def __init__(self, number: int, seconds: float, what: str) -> None:
-        """Allow a number of events in so many seconds; ``what`` says of what and in which time."""
+        """Allow some events in some seconds; ``what`` names both in messages."""
         self._number, self._seconds, self._what = number, seconds, what
         self._known: dict[tuple[str, int], Rate] = {}
 
@@ -93,7 +93,7 @@ class Places:
 
     @contextmanager
     def take(self, sender: str | None, amount: int = 1) -> Iterator[None]:
-        """Hold so many places of a sender within."""
+        """Hold some places of a sender in the block."""
         left = self._number - self._taken.total()
         if amount > left or (sender is not None and self._taken[sender] + amount > left):
             whose = "the server has" if sender is None else "the server has for this token"
@@ -109,14 +109,14 @@ class Places:
 
 
 class Room:
-    """Places, bytes and rates that a server has for requests; senders are tokens by their ids."""
+    """Limits on requests and on bytes of their bodies; senders are tokens, by their ids."""
 
     def __init__(self, requests: int, body_bytes: int, a_minute: int, feedbacks: int) -> None:
-        """Make room.
+        """Set the limits.
 
         Args:
-            requests: For so many requests at once, and as many that are still coming in.
-            body_bytes: Largest body.
+            requests: Requests at once; as many more are still being read.
+            body_bytes: Bytes of the largest body.
             a_minute: Requests a minute of one token.
             feedbacks: Feedbacks an hour of one token.
         """

@@ -77,7 +77,7 @@ _ENTRIES = TypeAdapter(list[TokenEntry])
 
 
 def hash_token(secret: str) -> str:
-    """The form in which a secret is kept."""
+    """Hash a secret for storage."""
     return sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
@@ -98,13 +98,13 @@ def parse_tokens(
 
 
 def read_version(file: Path) -> Version:
-    """A value that changes when a file does."""
+    """Read a value that changes when a file does."""
     state = file.stat()
     return state.st_mtime_ns, state.st_ino, state.st_size
 
 
 def read_private(file: Path) -> tuple[Version, str]:
-    """Version and text of a file that nobody but its owner may read.
+    """Read version and text of a file; refuse one that others than its owner may read.
 
     Raises:
         ConfigurationError: It cannot be read, or others may read it.
@@ -182,12 +182,12 @@ def create_token(  # noqa: PLR0913  each is an option of the command
 def add_token(
     path: str | Path, namespaces: list[str], rights: list[str], expires: str | None = None
 ) -> str:
-    """The secret of a token as :func:`create_token` adds it to a file."""
+    """Add a token as :func:`create_token`, and return its secret."""
     return create_token(path, namespaces, rights, expires).secret
 
 
 def revoke_token(path: str | Path, id: str) -> TokenEntry:  # noqa: A002  as it is called
-    """Delete a token from a file; returns what it was.
+    """Delete a token from a file, and return its entry.
 
     Raises:
         NotFoundError: The file has no token with this id.
