@@ -122,7 +122,7 @@ class Grant:
         return name
 
     def choose_user(self, given: str | None) -> str | None:
-        """Choose the user of a feedback: the one of the token, or else the given one, or the token."""
+        """Choose the user of a feedback: that of the token, else the given one, else the token."""
         if self.user is None:
             named = None if self.token is None else f"token {self.token}"
             return named if given is None else given
@@ -276,8 +276,7 @@ class Access:
         """
         known = {} if self.issuer is None else {"resource_metadata": self.issuer.metadata_url}
         if isinstance(error, TokenError):
-            scope = {"scope": "read feedback"} if known else {}
-            return _write_challenge(scope | known)
+            return _write_challenge({"scope": "read feedback", **known} if known else {})
         if isinstance(error, MissingRightError) and error.grant.is_issued:
             rights = {*error.grant.rights, error.right}
             scope = " ".join(right for right in RIGHTS if right in rights)

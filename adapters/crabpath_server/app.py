@@ -500,6 +500,8 @@ def answer_error(error: Exception, names: SourceNames) -> JSONResponse:
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
     headers = {"Connection": "close"} if isinstance(error, _UnreadBodyError) else None
+    if isinstance(error, TooManyRequestsError):
+        headers = {"Retry-After": str(error.seconds)}
     message = names.hide(describe_error(error))
     return _make_error(status, name, message, headers or _HEADERS.get(status))
 
@@ -551,12 +553,13 @@ class _Gate:
         except Exception as error:
             if started:
                 raise
-            answer = answer_error(error, self._names)
-            if challenge := self._access.make_challenge(error):
-                answer.headers["WWW-Authenticate"] = challenge
-            if isinstance(error, TooManyRequestsError):
-                answer.headers["Retry-After"] = str(error.seconds)
-            await answer(scope, receive, send_in_time)
+            await self._answer_error(error)(scope, receive, send_in_time)
+
+    def _answer_error(self, error: Exception) -> JSONResponse:
+        answer = answer_error(error, self._names)
+        if challenge := self._access.make_challenge(error):
+            answer.headers["WWW-Authenticate"] = challenge
+        return answer
 
     def _require_local(self, scope: Scope) -> None:
         headers, client = Headers(scope=scope), scope.get("client")

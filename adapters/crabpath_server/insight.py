@@ -24,6 +24,7 @@ from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, W
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
 from crabpath_server.endpoints import ApiInput, Call, Limit
+from crabpath_server.judging import bound_authority
 
 _MOST_CHANGES = 1000  # of one turn
 _OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
@@ -74,9 +75,15 @@ async def read_namespaces(
     limit: Limit = 100,
 ) -> NamespaceList:
     """List the granted namespaces that exist."""
-    names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
-    found = await call.memory.aio.namespaces.records(names, after=after, limit=limit)
-    return NamespaceList(namespaces=found)
+    grant, granted = call.grant, list[NamespaceRecord]()
+    names = None if any("*" in name for name in grant.namespaces) else grant.namespaces
+    while len(granted) < limit:
+        found = await call.memory.aio.namespaces.records(names, after=after, limit=limit)
+        granted += [record for record in found if grant.has_namespace(record.name)]
+        if len(found) < limit:
+            break
+        after = found[-1].name
+    return NamespaceList(namespaces=granted[:limit])
 
 
 async def list_neighbors(
@@ -170,6 +177,7 @@ class NodeCount(ApiOutput):
 
 async def anchor_nodes(call: Call, body: AuthorityBody) -> NodeCount:
     """Set how slowly weights of edges that lead to nodes decay."""
+    bound_authority(call, body.authority)
     anchor = call.memory.aio.learning.anchor
     return NodeCount(nodes=await anchor(body.ids, body.authority, namespace=call.namespace))
 

@@ -69,7 +69,8 @@ class Issuer:
         Raises:
             InvalidInputError: An address cannot be used.
         """
-        self._url, self._audience = _require_safe(url, "issuer"), _require_safe(audience, "audience")
+        self._url = _require_safe(url, "issuer")
+        self._audience = _require_safe(audience, "audience")
         self._claim, self._keys = namespace, _Keys(self._url)
         parts = urlsplit(audience)
         self._path = f"{_WELL_KNOWN}{parts.path.rstrip('/')}"
@@ -210,19 +211,15 @@ def _find_metadata(http: httpx.Client, issuer: str) -> dict[str, Any]:
         f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{path}",
         f"{base}/.well-known/openid-configuration",
     )
-    found: dict[str, Any] = {}
     for place in places:
         try:
             found = _read_json(http, place)
-        except ValueError:
-            if place == places[-1]:
-                raise
-        else:
-            break
-    if str(found.get("issuer")).rstrip("/") != base:
-        msg = f"{place} is of another issuer, {format_value(found.get('issuer'))}"
-        raise ValueError(msg)
-    return found
+            if str(found["issuer"]).rstrip("/") == base and "jwks_uri" in found:
+                return found
+        except (ValueError, LookupError, TypeError):
+            _log.debug("%s has no metadata of the issuer", place)
+    msg = f"neither {places[0]} nor {places[1]} has its metadata"
+    raise ValueError(msg)
 
 
 def _read_json(http: httpx.Client, url: str) -> dict[str, Any]:

@@ -76,7 +76,8 @@ class Rates:
             self._known = {k: rate for k, rate in self._known.items() if not rate.is_idle(now)}
         rate = self._known.setdefault((token, number), Rate(number, self._seconds))
         if (seconds := rate.take(now)) > 0:
-            raise TooManyRequestsError(f"{number:,} {self._what}", seconds)
+            most = f"{number:,} {self._what}"
+            raise TooManyRequestsError(most, seconds)
 
 
 class Places:

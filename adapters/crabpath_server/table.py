@@ -24,7 +24,7 @@ ENDPOINTS = (
     Endpoint(None, "read", tools.explain_search, Tool("explain", "Explain a search")),
     Endpoint(None, "feedback", tools.judge_search, tools.OUTCOME_TOOL),
     Endpoint("POST /correct", "feedback", routes.correct, tools.CORRECT_TOOL),
-    Endpoint("POST /teach", "write", routes.teach, tools.TEACH_TOOL),
+    Endpoint("POST /teach", "teach", routes.teach, tools.TEACH_TOOL),
     Endpoint(None, "write", tools.delete_all, tools.FORGET_TOOL),
     Endpoint("GET /notes", "read", routes.read_notes),
     Endpoint("GET /turns", "read", routes.read_turns),

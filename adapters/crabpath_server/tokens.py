@@ -130,7 +130,7 @@ def list_tokens(path: str | Path) -> list[TokenEntry]:
     return parse_tokens(read_private(file)[1], str(file))
 
 
-def create_token(  # noqa: PLR0913  each is an option of the command
+def create_token(
     path: str | Path,
     namespaces: list[str],
     rights: list[str],
