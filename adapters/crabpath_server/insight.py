@@ -4,7 +4,9 @@ What was asked and learned is that of the namespace of the request. Only the lis
 maintenance concern others that the token grants.
 """
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -20,7 +22,12 @@ from crabpath_retrievers.parts.operation.maintenance.runner import (
 )
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
-from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+from crabpath_retrievers.storage.read.history import (
+    FeedbackRecord,
+    JournalRecord,
+    Snapshot,
+    WeightMove,
+)
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
 from crabpath_server.endpoints import ApiInput, Call, Limit
@@ -274,10 +281,10 @@ class MaintenanceBody(ApiInput):
     steps: list[str] = Field(list(MAINTENANCE_STEPS))
 
 
-def _require_all_namespaces(call: Call) -> None:
+def _require_all_namespaces(call: Call, what: str = "maintenance") -> None:
     """Refuse a token without all namespaces: maintenance changes all of them."""
     if not call.grant.has_all_namespaces:
-        msg = "maintenance concerns all namespaces: use a token that grants '*'"
+        msg = f"{what} concerns all namespaces: use a token that grants '*'"
         raise ForbiddenError(msg)
 
 
@@ -330,6 +337,25 @@ async def unfreeze(call: Call) -> FrozenState:
     """Let the namespace learn again."""
     await call.memory.aio.namespaces.unfreeze(call.namespace)
     return FrozenState(namespace=call.namespace, frozen=False)
+
+
+class JournalList(ApiOutput):
+    """Changes, newest first."""
+
+    changes: list[Sent[JournalRecord]]
+
+
+async def read_journal(
+    call: Call,
+    limit: Limit = 100,
+    before: Annotated[
+        int | None, Field(description="Number of the last change of the page before this one.")
+    ] = None,
+) -> JournalList:
+    """List what was added, deleted and maintained, and by which token; needs all namespaces."""
+    _require_all_namespaces(call, "the journal")
+    read = partial(call.memory.store.history.list_changes, limit, before=before)
+    return JournalList(changes=await asyncio.to_thread(read))
 
 
 class SnapshotList(ApiOutput):

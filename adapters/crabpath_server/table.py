@@ -41,6 +41,7 @@ ENDPOINTS = (
     Endpoint("GET /regions", "read", insight.draw_regions),
     Endpoint("POST /namespaces/freeze", "admin", insight.freeze),
     Endpoint("POST /namespaces/unfreeze", "admin", insight.unfreeze),
+    Endpoint("GET /journal", "admin", insight.read_journal),
     Endpoint("GET /snapshots", "admin", insight.read_snapshots),
     Endpoint("POST /snapshots", "admin", insight.save_snapshot, is_slow=True),
     Endpoint("POST /snapshots/restore", "admin", insight.reset_to_snapshot, is_slow=True),

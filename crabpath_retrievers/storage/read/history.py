@@ -24,6 +24,7 @@ from crabpath_retrievers.storage.schema import (
     edges,
     feedback,
     feedback_effects,
+    journal,
     namespaces,
     nodes,
     overlay,
@@ -159,6 +160,26 @@ class WeightMove(NamedTuple):
     created: float
 
 
+class JournalRecord(NamedTuple):
+    """A change of the store, without texts, names and ids of what was changed.
+
+    Attributes:
+        number: Number of the change, from 1.
+        created: Seconds since the epoch.
+        change: Kind of change, such as ``remove`` (documents), ``remove_notes`` or ``publish``.
+        namespace: The namespace; None if it concerns several, or documents.
+        token: Id of the token of the server that asked for it; None without one.
+        detail: How much was changed.
+    """
+
+    number: int
+    created: float
+    change: str
+    namespace: str | None
+    token: str | None
+    detail: dict[str, Any]
+
+
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -238,6 +259,18 @@ class HistoryQueries(Queries):
             if r.turn_id in names or (r.feedback_id, r.namespace) in consumers
         ]
         return about[:limit]
+
+    def list_changes(self, limit: int, *, before: int | None = None) -> list[JournalRecord]:
+        """List the changes in the journal, newest first, after the one of number ``before``."""
+        query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(journal.c.sequence < before)
+        records = list[JournalRecord]()
+        for row in self._rows(query):
+            detail = json.loads(row.payload)
+            place = (row.sequence, row.created, row.change, row.namespace)
+            records.append(JournalRecord(*place, detail.pop("token", None), detail))
+        return records
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
         """Find feedback that matches a filter and can be undone: id and namespace, in that order.
