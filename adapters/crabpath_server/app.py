@@ -110,7 +110,7 @@ def create_app(
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application that serves a memory, which stays open until the caller closes it.
+    """Create the application that serves a memory, which stays open until the caller closes it.
 
     Args:
         memory: The memory.
@@ -194,7 +194,7 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
 
 
 def _answer_cancelled(app: ASGIApp) -> ASGIApp:
-    """The application; a request that the server cancels, since it ends, is answered with 503."""
+    """Wrap an application: requests cancelled as the server ends are answered with 503."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -214,12 +214,12 @@ def _answer_cancelled(app: ASGIApp) -> ASGIApp:
 
 
 class _PatientServer(uvicorn.Server):
-    """A server that resets nobody when it ends."""
+    """A server that answers every accepted request before it ends."""
 
     _leaving_seconds = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End; at once where somebody waits for it at a keyboard."""
+        """Begin to end the server; at once where a person waits for it at a keyboard."""
         if sig == signal.SIGTERM:  # not passed on, so that the caller can close the memory
             self._leaving_seconds, self.should_exit = _LEAVING_SECONDS, True
         else:
@@ -253,7 +253,7 @@ class _PatientServer(uvicorn.Server):
 
 
 def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
-    """Connections that the system has accepted, and the server has not."""
+    """Yield connections that the system has accepted and the server has not."""
     try:
         while True:
             connection, _ = listening.accept()
@@ -264,7 +264,7 @@ def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
 
 
 class _PatientHttp(H11Protocol):
-    """HTTP that ends connections on which nothing is asked.
+    """HTTP that closes connections on which no request comes.
 
     By h11, which bounds the head of a request: a faster parser takes one without end.
     """
@@ -308,7 +308,7 @@ class _AnyText(Convertor[str]):
     regex = r"[\s\S]*"
 
     def convert(self, value: str) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return value
 
     to_string = convert
@@ -330,7 +330,7 @@ class _Served:
 
 
 class _Resource:
-    """The methods of one path."""
+    """An application for the methods of one path."""
 
     def __init__(self, methods: dict[str, Endpoint], served: _Served) -> None:
         self._methods, self._served = methods, served
@@ -427,7 +427,7 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
 async def _write_events(
     events: AsyncIterator[tuple[str, object]], seconds: float, scope: Scope, names: SourceNames
 ) -> AsyncIterator[bytes]:
-    """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
+    """Encode server-sent events, name and JSON of each; the last is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
         while True:
@@ -489,7 +489,7 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """The parts of a body, until there are too many bytes or they come too late."""
+        """Wrap ``receive``: it raises an error once a body is too large or comes too late."""
         headers = Headers(scope=scope)
         most, length = self._limits.body_bytes, headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:

@@ -1,4 +1,4 @@
-"""What is known of the request that is being answered: its id, and later who asked for what."""
+"""Entries of the log: the facts that are known of the request that is being answered."""
 
 import re
 import uuid
@@ -35,5 +35,5 @@ def begin_entry(headers: Headers) -> Entry:
 
 
 def get_entry() -> Entry:
-    """The request that the current task answers; outside of one an entry that nobody reads."""
+    """Get the entry of the request that this task answers; a new one outside of requests."""
     return _current.get(None) or Entry()

@@ -48,7 +48,7 @@ class Problem(ApiOutput):
 
 
 def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 description of some endpoints; those without a route are left out."""
+    """Describe some endpoints as OpenAPI 3.1; those without a route are left out."""
     table = [one for one in endpoints if one.route is not None]
     inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
     modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
@@ -88,14 +88,14 @@ def _name_error(status: int) -> str:
 
 
 def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
-    """A model without the titles of its fields, which repeat their names; one line describes it."""
+    """Remove the titles of fields, which repeat their names, from a model's schema."""
     fields, summary = model.get("properties", {}), model.get("description", "").split("\n")[0]
     plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
     return {**model, "description": summary, "properties": plain} if fields else model
 
 
 def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    """The description of one method of a path."""
+    """Describe one method of a path."""
     summary = (endpoint.answer.__doc__ or "").split("\n")[0]
     described: dict[str, Any] = {
         "operationId": endpoint.answer.__name__,
@@ -153,7 +153,7 @@ def _describe_query(model: type[ApiInput]) -> list[dict[str, Any]]:
 
 
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter without null: a parameter is left out instead."""
+    """Remove null from the schema of a parameter: it is left out instead."""
     options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
     rest = {key: value for key, value in field.items() if key not in {"anyOf", "title"}}
     if rest.get("default", ...) is None:

@@ -70,7 +70,7 @@ _HEADERS = {
 
 
 def answer_error(error: Exception, scope: Scope, names: SourceNames) -> JSONResponse:
-    """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
+    """Answer a failed request; an unexpected error is logged, and its text not sent."""
     if isinstance(error, RefusedFeedbackError):
         status = _REFUSED.get(error.receipt.reason or "", 400)
         said = {"receipt": error.receipt._asdict()}
@@ -87,13 +87,13 @@ def answer_error(error: Exception, scope: Scope, names: SourceNames) -> JSONResp
 
 
 def answer_ending(scope: Scope) -> JSONResponse:
-    """The answer to a request that is cancelled because the server ends."""
+    """Answer a request that is cancelled because the server ends."""
     msg = "the server ends; what was asked for may still be done"
     return _name_problem(scope, 503, ServiceError, msg)
 
 
 async def answer_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """The answer where a path or a method does not exist; of an older path it names the new one."""
+    """Answer where a path or a method does not exist; for an old path, with the new one."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     kind: type[CrabPathError] = InvalidInputError
     message = str(error)
@@ -112,7 +112,7 @@ async def answer_http_exception(request: Request, error: Exception) -> JSONRespo
 def _name_problem(
     scope: Scope, status: int, kind: type[Exception], detail: str, headers: Any = None
 ) -> JSONResponse:
-    """A problem of the type of one of our public errors."""
+    """Make a problem of the type of one of our public errors."""
     name = kind.__name__
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Error")).capitalize()
     where = f"{_PAGES}reference/errors/#{name.lower()}"

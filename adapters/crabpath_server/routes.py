@@ -149,7 +149,7 @@ def _to_answer(answer: Answer) -> QueryAnswer:
 
 
 async def _to_fields(call: Call, body: ApiInput, *but: str) -> dict[str, Any]:
-    """The fields that were sent, with documents as they are stored, without those in ``but``."""
+    """Return the fields that were sent but for ``but``, with stored names of documents."""
     fields = body.to_options(*but)
     for name in _DOCUMENTS & fields.keys():
         if fields[name]:
@@ -499,7 +499,7 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
 
 
 def _find_last_turn(call: Call, session: str | None) -> str:
-    """Id of the turn that feedback without a turn would be about."""
+    """Find the id of the turn that feedback without a turn would be about."""
     seconds = call.memory.settings.learning.window_seconds
     name = None if session is None else parse_session(session)
     find = call.memory.store.turns.window

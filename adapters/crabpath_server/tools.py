@@ -96,7 +96,7 @@ async def fetch_document(call: Call, given: FetchArguments) -> FetchedDocument:
 
 
 async def find_chunks(call: Call, name: str) -> list[Document]:
-    """The chunks of a document, or one chunk or note that the namespace sees."""
+    """Find the chunks of a document, or one chunk or note that the namespace sees."""
     stored = await call.names.find_one(name)
     found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
@@ -243,7 +243,7 @@ async def delete_all(call: Call, given: ForgetArguments) -> Deletion:
 
 
 def _find_url(name: str, metadata: Any) -> str:
-    """Address where people can read a document; without one, its MCP resource."""
+    """Find an address where people can read a document; without one, its MCP resource."""
     for key in ("url", "source"):
         place = metadata.get(key)
         if isinstance(place, str) and place.lower().startswith(("http://", "https://")):
@@ -252,5 +252,5 @@ def _find_url(name: str, metadata: Any) -> str:
 
 
 def make_uri(name: str) -> str:
-    """The resource of a document."""
+    """Make the URI of a document's resource."""
     return f"crabpath://documents/{quote(name, safe='')}"

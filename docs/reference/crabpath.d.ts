@@ -1155,9 +1155,9 @@ export interface components {
          * @description A region on the map.
          */
         PlacedRegion: {
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             region: string;
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             title: string;
             /** @description Number of chunks in it; an estimate in a corpus of more than 10,000. */
             size: number;
