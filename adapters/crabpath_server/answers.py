@@ -33,7 +33,9 @@ _MARKUP = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`|``(.+?)``", re.DOTALL)
 class ApiOutput(BaseModel):
     """An answer."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(
+        from_attributes=True, json_schema_serialization_defaults_required=True
+    )
 
 
 class _SentRecord:

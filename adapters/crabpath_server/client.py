@@ -99,6 +99,11 @@ _STATUSES: dict[int, type[CrabPathError]] = {
     429: StoreUnavailableError,
     503: StoreUnavailableError,
 }
+_ERRORS: dict[str, type[CrabPathError]] = {  # by the end of the type of a problem
+    name.lower(): kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CrabPathError)
+}
 
 
 class _NotServedError(InvalidInputError, AttributeError):
@@ -109,6 +114,14 @@ class _NotServedError(InvalidInputError, AttributeError):
             "the server does not offer this: open the memory itself, where it is, with "
             "CrabPath.open(path)"
         )
+
+
+class _RefusedError(InvalidInputError):
+    """Feedback was refused, with a receipt."""
+
+    def __init__(self, message: str, receipt: Receipt) -> None:
+        super().__init__(message)
+        self.receipt = receipt
 
 
 class _BusyError(Exception):
@@ -433,7 +446,10 @@ class ServedMemory(CrabPath):
     def _record_one(self, feedback: Feedback) -> Receipt:
         body = feedback.to_dict()
         name = body.pop("namespace") or self._namespaces.get(str(feedback.turn_id))
-        return Receipt(**self._post("/feedback", name, {**body, "strict": False}, repeat=True))
+        try:
+            return Receipt(**self._post("/feedback", name, body, repeat=True))
+        except _RefusedError as error:
+            return error.receipt
 
     def _remember(self, turn: Turn) -> None:
         for name in (turn.id, turn.run_id):
@@ -538,7 +554,7 @@ class ServedMemory(CrabPath):
         )
         try:
             found: dict[str, Any] = attempts(
-                self._request_once, method, f"{self.url}{path}", headers=headers, **options
+                self._request_once, method, f"{self.url}/v1{path}", headers=headers, **options
             )
         except _BusyError as error:
             raise error.reason from error.__cause__
@@ -675,20 +691,19 @@ class CrabPathRetriever(EmbeddedRetriever):
 def _read_error(response: httpx.Response) -> Exception:
     """Make the error that a server names, by its class; ``_BusyError`` if repeating may help."""
     try:
-        said = response.json()["error"]
-        name, message = str(said["type"]), str(said["message"])
+        error = _make_error(response.json())
     except (ValueError, KeyError, TypeError):
-        name, message = "", f"{response.url} answered with status {response.status_code}"
-    error = _make_error(name, message, response.status_code)
+        message = f"{response.url} answered with status {response.status_code}"
+        error = _STATUSES.get(response.status_code, ServiceError)(message)
     return _BusyError(error) if response.status_code in {429, 503} else error
 
 
-def _make_error(name: str, message: str, status: int) -> CrabPathError:
-    """Make an error by the name of its class, else by the status of HTTP."""
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, CrabPathError):
-        return kind(message)
-    return _STATUSES.get(status, ServiceError)(message)
+def _make_error(problem: Mapping[str, Any]) -> CrabPathError:
+    """Make the error that the type of a problem names, else one by its status."""
+    message, name = str(problem["detail"]), str(problem["type"]).rpartition("#")[2]
+    if problem.get("receipt") is not None:
+        return _RefusedError(message, Receipt(**problem["receipt"]))
+    return _ERRORS.get(name, _STATUSES.get(problem["status"], ServiceError))(message)
 
 
 def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> dict[str, Any]:
@@ -703,7 +718,7 @@ def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> d
             if name == "answer":
                 return data
             if name == "error":
-                raise _make_error(data["error"]["type"], data["error"]["message"], 503)
+                raise _make_error(data)
             on_hop(_to_hop(data))
     message = f"{response.url} ended before it answered: ask again"
     raise StoreUnavailableError(message)

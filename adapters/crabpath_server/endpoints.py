@@ -31,11 +31,12 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConflictError,
     CrabPathError,
+    InvalidInputError,
     ServiceError,
     StoreError,
     TokenError,
@@ -67,6 +68,15 @@ class LateAnswerError(ServiceError):
         super().__init__(
             f"there was no answer within {seconds:g} s; what was asked for may still be done"
         )
+
+
+class RefusedFeedbackError(InvalidInputError):
+    """Nothing can be learned from feedback; ``receipt`` says why."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        """Say what the note of the receipt says."""
+        super().__init__(str(receipt.note))
+        self.receipt = receipt
 
 
 def describe_error(error: CrabPathError) -> str:

@@ -23,8 +23,8 @@ from crabpath_retrievers.parts.operation.maintenance.runner import (
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
 from crabpath_retrievers.storage.read.history import (
+    AuditRecord,
     FeedbackRecord,
-    JournalRecord,
     Snapshot,
     WeightMove,
 )
@@ -339,23 +339,23 @@ async def unfreeze(call: Call) -> FrozenState:
     return FrozenState(namespace=call.namespace, frozen=False)
 
 
-class JournalList(ApiOutput):
+class AuditList(ApiOutput):
     """Changes, newest first."""
 
-    changes: list[Sent[JournalRecord]]
+    changes: list[Sent[AuditRecord]]
 
 
-async def read_journal(
+async def list_audit(
     call: Call,
     limit: Limit = 100,
     before: Annotated[
         int | None, Field(description="Number of the last change of the page before this one.")
     ] = None,
-) -> JournalList:
+) -> AuditList:
     """List what was added, deleted and maintained, and by which token; needs all namespaces."""
-    _require_all_namespaces(call, "the journal")
-    read = partial(call.memory.store.history.list_changes, limit, before=before)
-    return JournalList(changes=await asyncio.to_thread(read))
+    _require_all_namespaces(call, "the audit")
+    read = partial(call.memory.store.history.list_audit, limit, before=before)
+    return AuditList(changes=await asyncio.to_thread(read))
 
 
 class SnapshotList(ApiOutput):

@@ -64,7 +64,7 @@ def find_last_turn(call: Call, session: str | None) -> str:
     where = "" if name is None else f" in conversation {name!r}"
     msg = (
         f"namespace {call.namespace!r} has no turn{where} within the last {seconds:g} seconds "
-        "(LearningSettings.window_seconds): give the turn_id of the answer that was wrong"
+        "(the setting learning.window_seconds): give the turn_id of the answer that was wrong"
     )
     raise InvalidInputError(msg)
 

@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.memory.services import Readiness
-from crabpath_server.answers import ApiOutput, find_model
+from crabpath_server.answers import ApiOutput, Sent, find_model
 from crabpath_server.endpoints import ApiInput, Endpoint
+from crabpath_server.problems import PROBLEM
 
 NAMESPACE_HEADER = "CrabPath-Namespace"
 
@@ -20,7 +23,7 @@ STATUSES = {
     404: "It does not exist.",
     405: "The path has no such method.",
     408: "The body did not come in time.",
-    409: "The store is locked, or the same data was changed at the same time.",
+    409: "The store is locked, or another change or verdict stands against it.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     429: "The token has sent too much for now; try again after Retry-After seconds.",
@@ -31,17 +34,18 @@ STATUSES = {
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
-class ErrorDetail(ApiOutput):
-    """Reason of an error."""
+class Problem(ApiOutput):
+    """The answer to a request that failed, as RFC 9457 has it."""
 
-    type: str
-    message: str
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
-
-class ErrorAnswer(ApiOutput):
-    """The answer to a request that failed."""
-
-    error: ErrorDetail
+    type: str = Field(description="Address of a page that says what kind of error it is.")
+    title: str = Field(description="The kind in words.")
+    status: int
+    detail: str = Field(description="One sentence: what is wrong, and what to do.")
+    instance: str = Field(description="Path of the request.")
+    request_id: str = Field(description="Its X-Request-Id, which the log names too.")
+    receipt: Sent[Receipt] | None = Field(None, description="That of refused feedback.")
 
 
 def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     table = [one for one in endpoints if one.route is not None]
     inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
     modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
-    outputs = [ErrorAnswer, *(e.output for e in table)]
+    outputs = [Problem, *(e.output for e in table)]
     outputs += [find_model(e.event) for e in table if e.event is not None]
     modes += [(model, "serialization") for model in dict.fromkeys(outputs)]
     references, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
@@ -71,7 +75,7 @@ def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             "responses": {
                 _name_error(status): {
                     "description": description,
-                    "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+                    "content": {PROBLEM: {"schema": schemas[Problem]}},
                 }
                 for status, description in STATUSES.items()
             },
@@ -103,6 +107,12 @@ def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     }
     if endpoint.right is not None:
         described["description"] = f"Right: {endpoint.right}."
+    if endpoint.event is not None:  # no content of its own: each answer would be a text or that
+        described["description"] += (
+            " With Accept: text/event-stream the answer is server-sent events, each with a "
+            f"{endpoint.event.__name__} as data; the last one is answer with a "
+            f"{endpoint.output.__name__}, or error with a Problem."
+        )
     if endpoint.method == "POST" and endpoint.input is not None:
         content = {"application/json": {"schema": schemas[endpoint.input]}}
         described["requestBody"] = {"required": True, "content": content}
@@ -155,12 +165,6 @@ def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
 def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     output = {"schema": schemas[endpoint.output]}
     content: dict[str, Any] = {"application/json": output}
-    if endpoint.event is not None:
-        description = (
-            f"Server-sent events, each with a {endpoint.event.__name__} as data; the last one is "
-            f"answer with a {endpoint.output.__name__}, or error with an ErrorAnswer."
-        )
-        content["text/event-stream"] = {"schema": {"type": "string", "description": description}}
     answers: dict[str, Any] = {
         "200": {"description": _first_line(endpoint.output), "content": content}
     }

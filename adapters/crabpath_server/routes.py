@@ -19,7 +19,7 @@ from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_server.answers import ApiOutput, Sent
-from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText
+from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
 from crabpath_server.judging import bound_correction, bound_feedback, find_last_turn
 
 # Fields that name documents, which senders know by names without the directory of the server.
@@ -395,9 +395,6 @@ class FeedbackBody(ApiInput):
     )
     user: str | None = None
     session: str | None = Field(None, description="The conversation that it comes from.")
-    strict: bool = Field(
-        default=True, description="False answers with the receipt of refused feedback."
-    )
 
 
 class FeedbackList(ApiOutput):
@@ -415,11 +412,19 @@ class UndoBody(ApiInput):
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     """Learn from the outcome of a turn."""
+    receipt = await give_or_refuse(call, body)
+    if receipt.status == "refused":
+        raise RefusedFeedbackError(receipt)
+    return receipt
+
+
+async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:
+    """As :func:`give_feedback`; refused feedback has a receipt, too."""
     fields = await _to_fields(call, body, "turn_id", "outcome")
     fields["user"] = call.grant.choose_user(body.user)
     turn_id = await bound_feedback(call, body.turn_id, fields)
     receipt: Receipt = await call.memory.aio.record(
-        turn_id, body.outcome, namespace=call.namespace, **fields
+        turn_id, body.outcome, namespace=call.namespace, strict=False, **fields
     )
     return receipt
 

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import MOST_CHARACTERS, ApiInput, Call, Tool
-from crabpath_server.routes import FeedbackBody, give_feedback
+from crabpath_server.routes import FeedbackBody, give_or_refuse
 
 _SESSION = "Name of this conversation; the same at search, record_outcome and correct."
 
@@ -171,8 +171,7 @@ OUTCOME_TOOL = Tool("record_outcome", "Record how an answer went", "writes")
 async def judge_search(call: Call, given: OutcomeArguments) -> Receipt:
     """Learn from the outcome of a search."""
     fields = given.to_options("session")
-    body = FeedbackBody(**fields, session=given.session or None, strict=False)
-    receipt = await give_feedback(call, body)
+    receipt = await give_or_refuse(call, FeedbackBody(**fields, session=given.session or None))
     if receipt.status == "refused" and receipt.reason != "outranked":
         raise ToolError(receipt.note)
     return receipt

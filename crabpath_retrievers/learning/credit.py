@@ -386,6 +386,6 @@ def _find_recent_turns(
     where = "" if session is None else f" in conversation {session!r}"
     msg = (
         f"namespace {namespace!r} has no turn{where} within {seconds:g} seconds before this "
-        "feedback (LearningSettings.window_seconds): give the turn id"
+        "feedback (the setting learning.window_seconds): give the turn id"
     )
     return _refuse(feedback, "no_turn", msg)

@@ -160,7 +160,7 @@ class WeightMove(NamedTuple):
     created: float
 
 
-class JournalRecord(NamedTuple):
+class AuditRecord(NamedTuple):
     """A change of the store, without texts, names and ids of what was changed.
 
     Attributes:
@@ -260,16 +260,16 @@ class HistoryQueries(Queries):
         ]
         return about[:limit]
 
-    def list_changes(self, limit: int, *, before: int | None = None) -> list[JournalRecord]:
+    def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
         """List the changes in the journal, newest first, after the one of number ``before``."""
         query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
         if before is not None:
             query = query.where(journal.c.sequence < before)
-        records = list[JournalRecord]()
+        records = list[AuditRecord]()
         for row in self._rows(query):
             detail = json.loads(row.payload)
             place = (row.sequence, row.created, row.change, row.namespace)
-            records.append(JournalRecord(*place, detail.pop("token", None), detail))
+            records.append(AuditRecord(*place, detail.pop("token", None), detail))
         return records
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
