@@ -26,6 +26,7 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_server.tokens import (
+    ALL_NAMESPACES,
     RIGHTS,
     TokenEntry,
     Version,
@@ -38,7 +39,6 @@ from crabpath_server.tokens import (
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-ALL_NAMESPACES = "*"
 ENVIRONMENT_VARIABLE = "CRABPATH_TOKENS"
 
 _log = logging.getLogger(__name__)
@@ -107,9 +107,6 @@ class Grant:
         """
         if header is None:
             first = self.namespaces[0]
-            if first != ALL_NAMESPACES and "*" in first:
-                msg = f"name a namespace like {first!r} in the header CrabPath-Namespace"
-                raise InvalidInputError(msg)
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
         try:
             name = parse_namespace(unquote(header.encode("ascii").decode(), errors="strict"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Column
 from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.commands import (
@@ -239,7 +240,8 @@ def list_access_tokens(file: TokenFile) -> Output:
     from crabpath_server.tokens import list_tokens
 
     entries = list_tokens(file)
-    columns = ("id", "name", "rights", "namespaces", "user", "expires", "a minute", "an hour")
+    named = ("name", "rights", "namespaces", "user", "expires", "limits")
+    columns = (Column("id", no_wrap=True), *named)
     rows = [
         (
             entry.id,
@@ -248,9 +250,13 @@ def list_access_tokens(file: TokenFile) -> Output:
             ", ".join(entry.namespaces),
             entry.user or "",
             "" if entry.expires is None else format_time(entry.expires.timestamp()),
-            *(
-                "" if number is None else f"{number:,}"
-                for number in (entry.requests_per_minute, entry.feedbacks_per_hour)
+            ", ".join(
+                f"{number:,}/{unit}"
+                for number, unit in (
+                    (entry.requests_per_minute, "min"),
+                    (entry.feedbacks_per_hour, "h"),
+                )
+                if number is not None
             ),
         )
         for entry in entries

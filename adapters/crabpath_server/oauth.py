@@ -29,9 +29,9 @@ from crabpath_retrievers.core.feedback import validate_user
 from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, ServiceError, TokenError
-from crabpath_server.access import ALL_NAMESPACES, Grant, is_loopback
+from crabpath_server.access import Grant, is_loopback
 from crabpath_server.room import Rate
-from crabpath_server.tokens import RIGHTS
+from crabpath_server.tokens import ALL_NAMESPACES, RIGHTS
 
 _log = logging.getLogger(__name__)
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"

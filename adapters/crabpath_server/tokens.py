@@ -38,11 +38,23 @@ from crabpath_retrievers.errors import (
 Right = Literal["read", "feedback", "teach", "write", "admin"]
 """What a token allows; none of them includes another one."""
 
+ALL_NAMESPACES = "*"
+
 RIGHTS: tuple[Right, ...] = get_args(Right)
 
 T = TypeVar("T")
 Version = tuple[int, int, int]
 _WAIT_SECONDS = 10.0  # for another command that changes the file
+
+
+def _require_usual(names: list[str]) -> list[str]:
+    """Refuse a pattern as the namespace of requests that name none."""
+    if names[0] != ALL_NAMESPACES and "*" in names[0]:
+        msg = (
+            f"the first of namespaces must be a name or '*', since requests may name none: {names}"
+        )
+        raise InvalidInputError(msg)
+    return names
 
 
 class TokenEntry(BaseModel):
@@ -53,7 +65,11 @@ class TokenEntry(BaseModel):
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     name: str = Field("", max_length=200)
-    namespaces: list[Annotated[str, AfterValidator(parse_namespace)]] = Field(min_length=1)
+    namespaces: Annotated[
+        list[Annotated[str, AfterValidator(parse_namespace)]],
+        Field(min_length=1),
+        AfterValidator(_require_usual),
+    ]
     rights: list[Right] = Field(min_length=1)
     expires: AwareDatetime | None = None
     user: Annotated[str, AfterValidator(validate_user)] | None = None
@@ -145,8 +161,8 @@ def create_token(
 
     Args:
         path: The file.
-        namespaces: Namespaces that it grants, the usual one first. ``*`` in one stands for any
-            characters, alone for all namespaces.
+        namespaces: Namespaces that it grants: first the one of requests that name none. ``*``
+            stands for any characters in the others, and alone for all namespaces.
         rights: Rights that it grants.
         expires: Time until which it is valid, in ISO 8601 with a time zone; None for ever.
         name: Its name for people.
