@@ -97,7 +97,7 @@ def _is_measured(published: PublishedSet, path: Path) -> bool:
 def _find_file(
     file: PublishedFile, downloads: Path, source: str | None, tell: Callable[[str], object]
 ) -> Path:
-    """The published file, which is fetched unless it is there."""
+    """Find a published file; it is fetched unless it is there."""
     name, wanted = name_file(file), file["sha256"]
     if source is not None and "://" not in source:
         path = Path(source) / name

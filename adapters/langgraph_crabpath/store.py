@@ -88,12 +88,12 @@ class CrabPathSearchItem(SearchItem):
         turn_id: str | None = None,
         turn_namespace: str | None = None,
     ) -> None:
-        """An item of a search; arguments as the attributes."""
+        """Make an item of a search; arguments as the attributes."""
         super().__init__(namespace, key, value, created_at, updated_at, score)
         self.turn_id, self.turn_namespace = turn_id, turn_namespace
 
     def dict(self) -> builtins.dict[str, Any]:
-        """The item as plain values, as checkpoints and servers keep it; with its turn, if any."""
+        """Return the item as plain values for checkpoints and servers, with its turn, if any."""
         plain: builtins.dict[str, Any] = super().dict()
         if self.turn_id is not None:
             plain |= {"turn_id": self.turn_id, "turn_namespace": self.turn_namespace}
@@ -166,7 +166,7 @@ class CrabPathStore(BaseStore):
         return self._memory
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several operations; those that read come first, and one put for each key.
+        """Perform several operations: reads first, and of several puts for one key the last.
 
         Args:
             ops: Operations.
@@ -230,7 +230,7 @@ class CrabPathStore(BaseStore):
         return await arun(self._record_steps(about, outcome, prefix, fields))
 
     def find_turn_namespace(self, prefix: Labels) -> str:
-        """The namespace of the memory in which searches under a namespace prefix learn."""
+        """Return the memory's namespace in which searches under a prefix learn."""
         given = self._turn_namespace
         if given is None:
             return _make_place(prefix)
@@ -323,7 +323,7 @@ class CrabPathStore(BaseStore):
     def _retrieve(
         self, prefix: Labels, query: str, wanted: Mapping[str, Any], limit: int
     ) -> Operations[Answer | None]:
-        """The turn of a search; None where no item passes the filter."""
+        """Search, and return the answer; None if no item passes the filter."""
         condition, complete = _translate_filter(wanted)
         options: QueryOptions = {
             **self._options,
@@ -353,7 +353,7 @@ class CrabPathStore(BaseStore):
     def _list_items(
         self, prefix: Labels, wanted: Mapping[str, Any], limit: int
     ) -> list["_StoredItem"]:
-        """Items under a prefix that pass a filter, in the order of their ids."""
+        """List items under a prefix that pass a filter, in the order of their ids."""
         count = limit
         while True:
             documents = self._memory.documents(under=_make_place(prefix), limit=count)
@@ -375,7 +375,7 @@ class CrabPathStore(BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _iterate_namespaces(self, place: str) -> Iterator[Labels]:
-        """The namespaces of the items whose ids begin with ``place``, some of them repeatedly."""
+        """Yield the namespaces of items whose ids begin with ``place``, some repeatedly."""
         after: str | None = None
         while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
             yield from (_read_id(name)[0] for name in names)
@@ -384,7 +384,7 @@ class CrabPathStore(BaseStore):
 
 
 class _StoredItem(NamedTuple):
-    """An item as its document holds it."""
+    """An item as stored in its document."""
 
     id: str
     namespace: Labels
@@ -451,12 +451,12 @@ class _Put(NamedTuple):
 
 
 def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids in parts, each of which a memory takes at once."""
+    """Split ids into parts that a memory takes at once."""
     return (ids[start : start + MOST_IDS] for start in range(0, len(ids), MOST_IDS))
 
 
 def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
-    """The items among documents."""
+    """Read the items among documents."""
     found: list[_StoredItem] = []
     for document in documents:
         name, item = str(document.id), document.metadata.get(_ITEM)
@@ -468,7 +468,7 @@ def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
 
 
 def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
-    """Items that a batch writes, by id, the last one of each."""
+    """Collect the items that a batch writes, by id: of each the last one."""
     puts: dict[str, _Put] = {}
     for op in ops:
         if isinstance(op, PutOp):
@@ -520,7 +520,7 @@ def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _make_text(value: Mapping[str, Any], paths: Iterable[str]) -> str:
-    """The texts at some paths of a value, one below the other; of the whole value its leaves."""
+    """Join the texts at some paths of a value by lines; for the whole value, its leaves."""
     texts: list[str] = []
     for path in paths:
         texts += _describe(value) if path == "$" else get_text_at_path(value, path)
@@ -528,7 +528,7 @@ def _make_text(value: Mapping[str, Any], paths: Iterable[str]) -> str:
 
 
 def _describe(value: Mapping[str, Any]) -> list[str]:
-    """Texts, numbers and flags of a value, each with its name unless it is the only one."""
+    """List texts, numbers and flags of a value, each with its name unless it is the only one."""
     leaves = list(_list_leaves(value))
     if len(leaves) == 1:
         return [text for _, text in leaves]
@@ -547,7 +547,7 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _escape(label: str) -> str:
-    """A label with escapes for separators and for characters that databases do not store."""
+    """Escape separators and characters that databases do not store in a label."""
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):06X}", label) or "%"
 
 
@@ -556,12 +556,12 @@ def _unescape(text: str) -> str:
 
 
 def _make_place(labels: Iterable[str]) -> str:
-    """The text that the ids of all items under a namespace prefix begin with, and no other ids."""
+    """Make the text with which the ids of all items under a namespace prefix begin."""
     return f"{_ROOT}/" + "".join(f"{_escape(label)}/" for label in labels)
 
 
 def _make_id(namespace: Iterable[str], key: str) -> str:
-    """Id and source of an item's document; the colon sets it apart from lower namespaces."""
+    """Make id and source of an item's document; a colon sets it apart from deeper namespaces."""
     name = f"{_make_place(namespace)}:{_escape(key)}"
     if len(name) > _MAX_ID_LENGTH:
         msg = (
@@ -573,7 +573,7 @@ def _make_id(namespace: Iterable[str], key: str) -> str:
 
 
 def _read_id(name: str) -> tuple[Labels, str]:
-    """Namespace and key of the item with an id."""
+    """Parse an item's id to its namespace and key."""
     *labels, key = name.removeprefix(f"{_ROOT}/").split("/")
     return tuple(map(_unescape, labels)), _unescape(key[1:])
 
@@ -587,7 +587,7 @@ def _matches(condition: MatchCondition, labels: Labels) -> bool:
 
 
 def _read_filter(wanted: object) -> dict[str, Any]:
-    """A filter with plain values."""
+    """Convert the values of a filter to plain ones."""
     require_bounded(wanted)
     if not isinstance(wanted, Mapping):
         msg = f"a store filters by a mapping of fields to values, not by a {type(wanted).__name__}"
@@ -626,7 +626,7 @@ def _read_condition(given: Any) -> Any:
 
 
 def _to_filterable(value: object) -> str | float | None:
-    """A value as vector indexes hold it; None where they cannot filter by it.
+    """Convert a value to the form in vector indexes; None if they cannot filter by it.
 
     Numbers beyond those that a float holds exactly are rounded: they stay on their side of others.
     """
@@ -640,7 +640,7 @@ def _to_filterable(value: object) -> str | float | None:
 
 
 def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The part of a filter that a vector index applies; and whether that is all of it."""
+    """Translate what a vector index can apply of a filter; also return whether that is all."""
     condition: dict[str, Any] = {}
     for name, value in wanted.items():
         if name in _GROUPS:
@@ -655,7 +655,7 @@ def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def _is_known(operator: str, value: Any) -> bool:
-    """Whether vector indexes compare so: texts and flags by equality, numbers in every way."""
+    """Whether vector indexes know such a comparison: of texts and flags only equality."""
     if operator in _LISTS:
         return isinstance(value, list) and all(_is_known("$eq", part) for part in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):

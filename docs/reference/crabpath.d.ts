@@ -38,7 +38,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/session": {
+    "/v1/session": {
         parameters: {
             query?: never;
             header?: never;
@@ -58,7 +58,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/query": {
+    "/v1/query": {
         parameters: {
             query?: never;
             header?: never;
@@ -69,7 +69,7 @@ export interface paths {
         put?: never;
         /**
          * Find the documents that answer a question, and record the turn.
-         * @description Right: read.
+         * @description Right: read. With Accept: text/event-stream the answer is server-sent events, each with a Hop as data; the last one is answer with a QueryAnswer, or error with a Problem.
          */
         post: operations["ask"];
         delete?: never;
@@ -78,7 +78,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/search": {
+    "/v1/search": {
         parameters: {
             query?: never;
             header?: never;
@@ -98,7 +98,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/documents": {
+    "/v1/documents": {
         parameters: {
             query?: never;
             header?: never;
@@ -126,7 +126,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/documents/{id}": {
+    "/v1/documents/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -150,7 +150,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/sources": {
+    "/v1/sources": {
         parameters: {
             query?: never;
             header?: never;
@@ -170,7 +170,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/feedback": {
+    "/v1/feedback": {
         parameters: {
             query?: never;
             header?: never;
@@ -194,7 +194,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/undo": {
+    "/v1/undo": {
         parameters: {
             query?: never;
             header?: never;
@@ -214,7 +214,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/undo/user": {
+    "/v1/undo/user": {
         parameters: {
             query?: never;
             header?: never;
@@ -234,7 +234,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/correct": {
+    "/v1/correct": {
         parameters: {
             query?: never;
             header?: never;
@@ -254,7 +254,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/teach": {
+    "/v1/teach": {
         parameters: {
             query?: never;
             header?: never;
@@ -274,7 +274,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/notes": {
+    "/v1/notes": {
         parameters: {
             query?: never;
             header?: never;
@@ -294,7 +294,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/turns": {
+    "/v1/turns": {
         parameters: {
             query?: never;
             header?: never;
@@ -314,7 +314,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/turns/{id}": {
+    "/v1/turns/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -334,7 +334,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/overview": {
+    "/v1/overview": {
         parameters: {
             query?: never;
             header?: never;
@@ -354,7 +354,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces": {
+    "/v1/namespaces": {
         parameters: {
             query?: never;
             header?: never;
@@ -374,7 +374,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/neighbors": {
+    "/v1/graph/neighbors": {
         parameters: {
             query?: never;
             header?: never;
@@ -394,7 +394,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/changes": {
+    "/v1/graph/changes": {
         parameters: {
             query?: never;
             header?: never;
@@ -414,7 +414,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/edges": {
+    "/v1/graph/edges": {
         parameters: {
             query?: never;
             header?: never;
@@ -434,7 +434,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/authority": {
+    "/v1/graph/authority": {
         parameters: {
             query?: never;
             header?: never;
@@ -454,7 +454,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/learning": {
+    "/v1/learning": {
         parameters: {
             query?: never;
             header?: never;
@@ -474,7 +474,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/learning/lift": {
+    "/v1/learning/lift": {
         parameters: {
             query?: never;
             header?: never;
@@ -494,7 +494,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/maintenance": {
+    "/v1/maintenance": {
         parameters: {
             query?: never;
             header?: never;
@@ -518,7 +518,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/regions": {
+    "/v1/regions": {
         parameters: {
             query?: never;
             header?: never;
@@ -538,7 +538,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces/freeze": {
+    "/v1/namespaces/freeze": {
         parameters: {
             query?: never;
             header?: never;
@@ -558,7 +558,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces/unfreeze": {
+    "/v1/namespaces/unfreeze": {
         parameters: {
             query?: never;
             header?: never;
@@ -578,7 +578,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/snapshots": {
+    "/v1/snapshots": {
         parameters: {
             query?: never;
             header?: never;
@@ -602,7 +602,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/snapshots/restore": {
+    "/v1/snapshots/restore": {
         parameters: {
             query?: never;
             header?: never;
@@ -792,21 +792,6 @@ export interface components {
             next_offset: number | null;
         };
         /**
-         * ErrorAnswer
-         * @description The answer to a request that failed.
-         */
-        ErrorAnswer: {
-            error: components["schemas"]["ErrorDetail"];
-        };
-        /**
-         * ErrorDetail
-         * @description Reason of an error.
-         */
-        ErrorDetail: {
-            type: string;
-            message: string;
-        };
-        /**
          * FeedbackBody
          * @description Feedback on a turn.
          */
@@ -850,11 +835,6 @@ export interface components {
              * @default null
              */
             session: string | null;
-            /**
-             * @description False answers with the receipt of refused feedback.
-             * @default true
-             */
-            strict: boolean;
         };
         /**
          * FeedbackList
@@ -1235,9 +1215,9 @@ export interface components {
          * @description A region on the map.
          */
         PlacedRegion: {
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             region: string;
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             title: string;
             /** @description Number of chunks in it; an estimate in a corpus of more than 10,000. */
             size: number;
@@ -1279,6 +1259,28 @@ export interface components {
             documents: {
                 [key: string]: number;
             };
+        };
+        /**
+         * Problem
+         * @description The answer to a request that failed, as RFC 9457 has it.
+         */
+        Problem: {
+            /** @description Address of a page that says what kind of error it is. */
+            type: string;
+            /** @description The kind in words. */
+            title: string;
+            status: number;
+            /** @description One sentence: what is wrong, and what to do. */
+            detail: string;
+            /** @description Path of the request. */
+            instance: string;
+            /** @description Its X-Request-Id, which the log names too. */
+            request_id: string;
+            /**
+             * @description That of refused feedback.
+             * @default null
+             */
+            receipt: components["schemas"]["Receipt"] | null;
         };
         /**
          * QueryAnswer
@@ -1732,7 +1734,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The token is missing, unknown or expired. */
@@ -1741,7 +1743,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The token does not grant this. */
@@ -1750,7 +1752,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description It does not exist. */
@@ -1759,7 +1761,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The path has no such method. */
@@ -1768,7 +1770,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body did not come in time. */
@@ -1777,16 +1779,16 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The store is locked, or the same data was changed at the same time. */
+        /** @description The store is locked, or another change or verdict stands against it. */
         Error409: {
             headers: {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body is too large. */
@@ -1795,7 +1797,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body is not JSON. */
@@ -1804,7 +1806,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The server failed. */
@@ -1813,7 +1815,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description A store or the server is not available now; try again later. */
@@ -1822,7 +1824,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description There was no answer in time. */
@@ -1831,7 +1833,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
     };
@@ -1972,7 +1974,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryAnswer"];
-                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["Error400"];

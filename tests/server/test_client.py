@@ -301,7 +301,7 @@ def test_a_token_follows_no_redirect_to_another_server(memory, serve):
         return Response()
 
     other = serve(Starlette(routes=[Route("/{path:path}", see)]))
-    moved = Route("/{path:path}", lambda _: RedirectResponse(f"{other}/session", 307))
+    moved = Route("/{path:path}", lambda _: RedirectResponse(f"{other}/v1/session", 307))
     with pytest.raises(ServiceError):
         CrabPathRetriever.connect(serve(Starlette(routes=[moved])), token="x" * 43)
     assert seen == []
@@ -315,12 +315,14 @@ class Failing(httpx.HTTPTransport):
         self.left, self.sent = failures, 0
 
     def handle_request(self, request):
-        if request.url.path == "/session":
+        if request.url.path == "/v1/session":
             return super().handle_request(request)
         self.sent += 1
         if self.left:
             self.left -= 1
-            return httpx.Response(503, json={"error": {"type": "ServiceError", "message": "busy"}})
+            return httpx.Response(
+                503, json={"type": "#serviceerror", "status": 503, "detail": "busy"}
+            )
         return super().handle_request(request)
 
 

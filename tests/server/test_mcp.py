@@ -131,13 +131,13 @@ async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(m
     described = http.get("/openapi.json").json()
     tools = await list_tools(local)
     for name, model in (("teach", "TeachBody"), ("correct", "CorrectBody")):
-        assert f"/{name}" in described["paths"]
+        assert f"/v1/{name}" in described["paths"]
         body = bound(described["components"]["schemas"][model]["properties"])
         taken = bound(tools[name].input_schema["properties"])
         assert {**body, **taken} == body
     said = await call(local, "teach", text="The moon is grey.")
     assert memory.notes(namespace="ann")[0].id == said["id"]
-    assert said.keys() == http.post("/teach", json={"text": "The sun is hot."}).json().keys()
+    assert said.keys() == http.post("/v1/teach", json={"text": "The sun is hot."}).json().keys()
 
 
 async def test_search_and_fetch_have_the_shapes_that_chatgpt_wants(local):
