@@ -655,7 +655,7 @@ export interface components {
              * @default constitutional
              * @enum {string}
              */
-            authority: "overlay" | "canonical" | "constitutional";
+            authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
          * ChangeList
@@ -674,40 +674,40 @@ export interface components {
              * @description A question that it answers.
              * @default null
              */
-            query: string | null;
+            query?: string | null;
             /** @default  */
-            title: string;
+            title?: string;
             /** @default [] */
-            related: string[];
+            related?: string[];
             /**
              * @description The same id replaces the note.
              * @default null
              */
-            id: string | null;
+            id?: string | null;
             /** @default null */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @description The turn that was wrong; without it, wrong and query, the last turn of the session or namespace.
              * @default null
              */
-            turn_id: string | null;
+            turn_id?: string | null;
             /**
              * @description The conversation that it comes from.
              * @default null
              */
-            session: string | null;
+            session?: string | null;
             /**
              * @description Wrong documents; null: the turn's best.
              * @default null
              */
-            wrong: string[] | null;
+            wrong?: string[] | null;
             /**
              * @default overlay
              * @enum {string}
              */
-            authority: "overlay" | "canonical" | "constitutional";
+            authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
          * Deleted
@@ -753,9 +753,9 @@ export interface components {
              * @description False when the documents are chunks already.
              * @default true
              */
-            split: boolean;
+            split?: boolean;
             /** @default null */
-            cleanup: ("incremental" | "full") | null;
+            cleanup?: ("incremental" | "full") | null;
         };
         /**
          * EdgeBody
@@ -770,12 +770,12 @@ export interface components {
              * @description taught, inhibits or a typed one; null: inhibits below 0, else taught.
              * @default null
              */
-            kind: string | null;
+            kind?: string | null;
             /**
              * @description The same id again changes nothing.
              * @default null
              */
-            edge_id: string | null;
+            edge_id?: string | null;
         };
         /**
          * EdgePage
@@ -800,41 +800,41 @@ export interface components {
              * @description The turn; without one, the last turn of the session or namespace.
              * @default null
              */
-            turn_id: string | null;
+            turn_id?: string | null;
             /** @description From -1 (failure) to 1 (success); or true, false, "up" or "down". */
             outcome: number | boolean | string;
             /** @default null */
-            used: string[] | null;
+            used?: string[] | null;
             /** @default null */
-            unused: string[] | null;
+            unused?: string[] | null;
             /** @default null */
-            relevant: string[] | null;
+            relevant?: string[] | null;
             /** @default null */
-            irrelevant: string[] | null;
+            irrelevant?: string[] | null;
             /** @default null */
-            answer: string | null;
+            answer?: string | null;
             /**
              * @description What would have been right.
              * @default null
              */
-            correction: string | null;
+            correction?: string | null;
             /**
              * @default human
              * @enum {string}
              */
-            source: "human" | "self" | "harvested" | "teacher";
+            source?: "human" | "self" | "harvested" | "teacher";
             /**
              * @description The same id again, with other content, replaces the former.
              * @default null
              */
-            feedback_id: string | null;
+            feedback_id?: string | null;
             /** @default null */
-            user: string | null;
+            user?: string | null;
             /**
              * @description The conversation that it comes from.
              * @default null
              */
-            session: string | null;
+            session?: string | null;
         };
         /**
          * FeedbackList
@@ -935,12 +935,12 @@ export interface components {
         GivenDocument: {
             text: string;
             /** @default null */
-            id: string | null;
+            id?: string | null;
             /**
              * @description Such as title and source.
              * @default {}
              */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             };
         };
@@ -1059,7 +1059,7 @@ export interface components {
              *       "compact"
              *     ]
              */
-            steps: string[];
+            steps?: string[];
         };
         /**
          * MaintenanceReport
@@ -1280,7 +1280,7 @@ export interface components {
              * @description That of refused feedback.
              * @default null
              */
-            receipt: components["schemas"]["Receipt"] | null;
+            receipt?: components["schemas"]["Receipt"] | null;
         };
         /**
          * QueryAnswer
@@ -1304,79 +1304,79 @@ export interface components {
              * @description Documents to return.
              * @default 4
              */
-            k: number;
+            k?: number;
             /**
              * @description Condition on metadata, in the language of the vector store.
              * @default null
              */
-            filter: {
+            filter?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @description Nodes suggested as entries of the walk.
              * @default null
              */
-            seed_ids: string[] | null;
+            seed_ids?: string[] | null;
             /** @default null */
-            boost_tags: string[] | null;
+            boost_tags?: string[] | null;
             /** @default false */
-            explore: boolean | number;
+            explore?: boolean | number;
             /**
              * @description Exactly k documents; false for confident ones only.
              * @default true
              */
-            fill: boolean;
+            fill?: boolean;
             /**
              * @description Least probability, from 0 to 1.
              * @default null
              */
-            min_score: number | null;
+            min_score?: number | null;
             /** @default false */
-            one_per_document: boolean;
+            one_per_document?: boolean;
             /**
              * @description Walk only where the filter allows.
              * @default false
              */
-            confined: boolean;
+            confined?: boolean;
             /** @default null */
-            max_tokens: number | null;
+            max_tokens?: number | null;
             /**
              * @description Half-life of a document, in days.
              * @default null
              */
-            recency: number | null;
+            recency?: number | null;
             /**
              * @description Only what was valid then, such as 2024-05-31.
              * @default null
              */
-            as_of: string | null;
+            as_of?: string | null;
             /** @default null */
-            task_type: string | null;
+            task_type?: string | null;
             /**
              * @description The conversation that asks.
              * @default null
              */
-            session: string | null;
+            session?: string | null;
             /**
              * @description Arm of an A/B trial, as trial:arm.
              * @default null
              */
-            arm: string | null;
+            arm?: string | null;
             /**
              * @description Run of the host, which names the turn as well.
              * @default null
              */
-            run_id: string | null;
+            run_id?: string | null;
             /**
              * @description The only nodes to rank.
              * @default null
              */
-            candidate_ids: string[] | null;
+            candidate_ids?: string[] | null;
             /**
              * @description Whether feedback can refer to the turn.
              * @default true
              */
-            record: boolean;
+            record?: boolean;
         };
         /**
          * Readiness
@@ -1450,7 +1450,7 @@ export interface components {
              * @description Documents to return.
              * @default 4
              */
-            k: number;
+            k?: number;
         };
         /**
          * Session
@@ -1492,7 +1492,7 @@ export interface components {
              * @description Unique within the namespace.
              * @default null
              */
-            name: string | null;
+            name?: string | null;
         };
         /**
          * SnapshotList
@@ -1560,27 +1560,27 @@ export interface components {
              * @description A question that it answers.
              * @default null
              */
-            query: string | null;
+            query?: string | null;
             /** @default  */
-            title: string;
+            title?: string;
             /** @default [] */
-            related: string[];
+            related?: string[];
             /**
              * @description The same id replaces the note.
              * @default null
              */
-            id: string | null;
+            id?: string | null;
             /** @default null */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @default teaching
              * @enum {string}
              */
-            kind: "teaching" | "directive";
+            kind?: "teaching" | "directive";
             /** @default null */
-            authority: ("overlay" | "canonical" | "constitutional") | null;
+            authority?: ("overlay" | "canonical" | "constitutional") | null;
         };
         /**
          * TierCounts
@@ -1657,9 +1657,9 @@ export interface components {
          */
         UndoBody: {
             /** @default null */
-            feedback_id: string | null;
+            feedback_id?: string | null;
             /** @default null */
-            turn_id: string | null;
+            turn_id?: string | null;
         };
         /**
          * UndoUserBody

@@ -128,7 +128,7 @@ def test_contents_of_a_memory(app):
     """Documents of all, and what the namespace asked and said."""
     counts = get(app("ann"), "/v1/overview")
     assert counts == {"chunks": 120, "sources": 120, "notes": 0, "turns": 20, "feedback": 20}
-    bob = get(app("bob"), "/overview")
+    bob = get(app("bob"), "/v1/overview")
     assert (bob["notes"], bob["turns"]) == (1, 21)
 
 
