@@ -343,6 +343,7 @@ async def test_hostile_texts_stay_data(local):
     assert [r["title"] for r in found["results"] if r["id"] == "hostile"] == ['"}]}\x1b[2J']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "given", "sentence"),
     [
@@ -434,6 +435,7 @@ def test_a_program_that_leaves_while_the_embedder_loads_ends_the_server_in_order
     assert (ended.stderr, ended.stdout, ended.returncode) == ("loaded\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rights", "tools"),
     [
@@ -466,6 +468,7 @@ async def test_a_token_shows_the_tools_that_it_grants(memory, serve, tokens, rig
     assert memory.info()["nodes"] == 3
 
 
+@pytest.mark.slow
 async def test_a_token_sees_its_namespaces_alone(memory, serve, tokens):
     two = tokens("read", "write", namespaces=["ann", "eve"])
     other = tokens("read", "feedback", "write", namespaces=["bob"])
@@ -505,6 +508,7 @@ def test_without_a_token_that_counts_nothing_is_answered(memory, serve, tokens):
     assert httpx.get(f"{url}/mcp", headers=sent).status_code == 405
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
