@@ -258,7 +258,7 @@ def _ask_plainly(address: str, token: str) -> Iterator[Callable[[str], None]]:
     def send(question: str) -> None:
         for attempt in range(_TRIES):
             try:
-                opened.request("POST", "/query", json.dumps({"text": question}), headers)
+                opened.request("POST", "/v1/query", json.dumps({"text": question}), headers)
                 response = opened.getresponse()
                 response.read()
                 break

@@ -111,7 +111,7 @@ def _compare(memory: CrabPath, url: str, token: str, documents: int) -> Iterator
                 return memory.retrieve(text, k=K)
 
             def send(text: str = text) -> Any:
-                return client.post("/query", json={"text": text, "k": K}).raise_for_status()
+                return client.post("/v1/query", json={"text": text, "k": K}).raise_for_status()
 
             pairs = [(own, call), (over_http, send)]
             for times, action in pairs if n % 2 else pairs[::-1]:

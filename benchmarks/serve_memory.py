@@ -28,7 +28,13 @@ _CLIENTS = 4
 _PARTS = 4  # of the requests, each with a figure
 _RATED = 20  # feedbacks after the restart
 _PATIENCE = 60.0  # seconds for one answer, and for a server to end
-_OTHERS = ("/turns?limit=5", "/session", "/documents?limit=5", "/feedback?limit=5", "/notes")
+_OTHERS = (
+    "/v1/turns?limit=5",
+    "/v1/session",
+    "/v1/documents?limit=5",
+    "/v1/feedback?limit=5",
+    "/v1/notes",
+)
 
 
 class Growth(NamedTuple):
@@ -110,10 +116,10 @@ def _send(url: str, requests: int, rated: float, documents: int, seed: int) -> N
             if chance < rated and turns:
                 turn, found = turns.pop()
                 body = {"turn_id": turn, "outcome": drawn.choice((1, 1, -1)), "used": found[:1]}
-                response = client.post("/feedback", json=body)
+                response = client.post("/v1/feedback", json=body)
             elif chance < rated + 0.5 or not turns:
                 text = make_question(drawn.randrange(10**6), documents)
-                response = client.post("/query", json={"text": text, "k": 5})
+                response = client.post("/v1/query", json={"text": text, "k": 5})
                 answer = response.raise_for_status().json()
                 turns = [*turns[-9:], (answer["turn_id"], [d["id"] for d in answer["documents"]])]
             elif number % 3:

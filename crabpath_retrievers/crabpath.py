@@ -486,7 +486,7 @@ class CrabPath(MemoryPart):
         *,
         split: bool,
     ) -> Chunking:
-        """Chunking of documents: splitter, embedded text and metadata."""
+        """Make the chunking of a call from its arguments and the settings."""
         require_flags(split=split)
         require_splitter(splitter)
         keys = self.settings.links.metadata_keys
@@ -1070,14 +1070,14 @@ class AsyncCrabPath(AsyncView[CrabPath], MemoryPart):
     )
 
     def __init__(self, blocking: CrabPath, services: Services) -> None:
-        """The asynchronous view of ``blocking``, which has these services."""
+        """Make the asynchronous view of ``blocking``, which has these services."""
         AsyncView.__init__(self, blocking)
         MemoryPart.__init__(self, services)
         self.namespaces = AsyncMemoryNamespaces(blocking.namespaces)
         self.learning = AsyncMemoryLearning(blocking.learning)
 
     def get_source(self, part: str) -> object:
-        """The component that an asynchronous one runs."""
+        """Return the synchronous component that an asynchronous one runs in threads."""
         return getattr(self._blocking, part)
 
     close = off_loop(CrabPath.close)

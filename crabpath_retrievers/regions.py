@@ -150,7 +150,7 @@ class RegionIndex:
     def locate(
         self, read: Reader, vector: Vector, nodes: Mapping[int, Vector], version: int
     ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
-        """Return the regions of a query, whole corpus first; those of nodes, by key and level.
+        """Return the regions of a query, whole corpus first, and of nodes, by key and level.
 
         All are given by their unit vectors, shape ``[d]``.
         """

@@ -213,13 +213,13 @@ class CrabPathRetriever(BaseRetriever):
 
     @classmethod
     def _validate_fields(cls, fields: RetrieverFields) -> Self:
-        """A retriever with these fields, still without an open memory."""
+        """Validate the fields of a retriever, still without an open memory."""
         return cls(memory=CrabPath.__new__(CrabPath), **fields)
 
     @field_validator("namespace", mode="before")
     @classmethod
     def _default_namespace(cls, namespace: object) -> object:
-        """The default namespace for a blank one, which hosts configure for anonymous users."""
+        """Replace a blank namespace, as hosts give anonymous users, by the default one."""
         return DEFAULT_NAMESPACE if is_blank(namespace) else namespace
 
     @classmethod
@@ -604,7 +604,7 @@ class CrabPathRetriever(BaseRetriever):
         return await self.memory.aio.record(about, outcome, strict=strict, **own)
 
     def _add_own(self, about: object, fields: FeedbackFields) -> FeedbackFields:
-        """The fields, with namespace and session of this retriever's run for its last turn."""
+        """Add this retriever's namespace and session to feedback about its last turn."""
         if about is not None:
             return fields
         session = find_session(var_child_runnable_config.get())
@@ -639,7 +639,7 @@ class CrabPathRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         options: CallOptions,
     ) -> QueryOptions:
-        """The retriever's fields, overridden by what one call gives."""
+        """Merge the retriever's fields with the options of one call."""
         if unknown := set(options) - {*_CALL_OPTIONS, "verbose"}:  # that one is LangChain's
             raise InvalidInputError(explain_unknown(sorted(unknown), _CALL_OPTIONS))
         # None is no filter and no bound; for other fields it is as if nothing was given.
@@ -665,7 +665,7 @@ class CrabPathRetriever(BaseRetriever):
 
 
 def add_config(config: RunnableConfig | None, options: InvokeOptions) -> InvokeOptions:
-    """The options of a call, with run id, namespace and session of its config."""
+    """Add run id, namespace and session of a config to the options of a call."""
     # A run id that a part of a chain inherits is that of the chain.
     if config and config.get("run_id") is not None:
         options.setdefault("run_id", config["run_id"])
@@ -682,7 +682,7 @@ def add_config(config: RunnableConfig | None, options: InvokeOptions) -> InvokeO
 
 
 def _is_nothing(query: object) -> bool:
-    """Whether a question is blank: an agent that calls its tool so must not end by an error."""
+    """Whether a question is blank: then nothing is found, so that an agent's call does not fail."""
     if not (isinstance(query, str) and is_blank(query)):
         return False
     _log.warning("a blank question has no documents: ask with some words")
@@ -692,7 +692,7 @@ def _is_nothing(query: object) -> bool:
 def _split_fields(
     fields: OpeningFields, embeddings: Embeddings | str | None
 ) -> tuple[dict[str, Any], RetrieverFields]:
-    """The arguments of ``CrabPath.open`` among the fields, and those of a retriever.
+    """Split fields into the arguments of ``CrabPath.open`` and those of a retriever.
 
     Raises:
         InvalidInputError: Two embedders are given.
@@ -708,10 +708,10 @@ def _split_fields(
 
 
 def _read_search_arguments(fields: Mapping[str, Any]) -> RetrieverFields:
-    """Fields of a retriever, with ``search_type`` and ``search_kwargs`` as our own fields.
+    """Translate ``search_type`` and ``search_kwargs`` of LangChain to fields of a retriever.
 
     Raises:
-        InvalidInputError: They ask for what there is not.
+        InvalidInputError: They ask for something that does not exist here.
     """
     own = dict(fields)
     kind, options = own.pop("search_type", None), own.pop("search_kwargs", None) or {}
@@ -762,7 +762,7 @@ def _close_on_error(memory: CrabPath) -> Iterator[None]:
 
 
 def to_documents(answer: Answer) -> list[Document]:
-    """An answer as LangChain documents."""
+    """Convert an answer to LangChain documents."""
     documents: list[Document] = []
     for item in answer.documents:
         node, returned = item.node, item.returned

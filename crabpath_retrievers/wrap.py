@@ -33,7 +33,7 @@ _PROBE = "What is there?"
 
 
 def unwrap_store(given: Any) -> tuple[VectorStore, dict[str, Any]]:
-    """The vector store, and the search arguments of its LangChain retriever.
+    """Return the vector store, and the search arguments of its LangChain retriever.
 
     Args:
         given: A ``VectorStore``, or the result of its ``as_retriever()``.
@@ -61,7 +61,7 @@ def wrap_vectorstore(
     embeddings: Embeddings | str | None,
     **opening: Unpack[OpenOptions],
 ) -> CrabPath:
-    """A memory over a vector store of others; see ``CrabPathRetriever.from_vectorstore``.
+    """Make a memory over another vector store; see ``CrabPathRetriever.from_vectorstore``.
 
     All checks of the store precede any write at the path.
     """
@@ -119,7 +119,7 @@ def _require_capabilities(
 def _list_search_problems(
     index: VectorStoreIndex, vectorstore: VectorStore, embedder: Embeddings | None
 ) -> list[str]:
-    """Problems of the store's search, as far as one search shows them."""
+    """List problems of the store's search, as far as one search shows them."""
     missing = ["it cannot search by vector (similarity_search_by_vector is not implemented)"]
     own = type(vectorstore).similarity_search_by_vector
     if own is VectorStore.similarity_search_by_vector:

@@ -112,14 +112,14 @@ def _prepare_questions(
 
 
 def retrieval_depth(plan: EvaluationPlan, dataset: Dataset) -> int:
-    """Chunks that each method is asked for, the same for all."""
+    """Compute how many chunks each method is asked for, the same for all."""
     if plan.level == "chunk":
         return DEPTH
     return max(*plan.ks, DEPTH) * (CHUNKS_PER_DOCUMENT if dataset.split else 1)
 
 
 def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
-    """Description of data set and settings for the record of a run."""
+    """Describe data set and settings for the record of a run."""
     unmapped = sorted({gold for lost in dataset.unmapped_gold.values() for gold in lost})
     return {
         "name": plan.dataset,
@@ -145,7 +145,7 @@ def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
 def score_runs(
     plan: EvaluationPlan, dataset: Dataset, runs: Mapping[str, MethodRun]
 ) -> dict[str, Any]:
-    """Figures and comparisons: the only place where answers meet labels."""
+    """Compute figures and comparisons: the only place where answers meet labels."""
     seed = plan.seed or 0
     scored: dict[str, PerQuery] = {}
     methods: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def score_runs(
 def _score_run(
     plan: EvaluationPlan, dataset: Dataset, run: MethodRun
 ) -> tuple[PerQuery, Mapping[str, Sequence[RetrievedChunk]]]:
-    """Scores per query, and the chunks that a caller would get."""
+    """Compute scores per query, and the chunks that a caller would get."""
     if plan.level == "chunk":
         texts = {query: [chunk.text for chunk in found] for query, found in run.found.items()}
         return score_chunks(dataset.facts, texts), run.found
@@ -181,7 +181,7 @@ def _score_run(
 
 
 def _peak_memory_mb() -> float:
-    """Largest resident size of this process so far, in MiB."""
+    """Return the largest resident size of this process so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Kibibytes, but bytes on macOS.
     return round(peak / (_MIB if sys.platform == "darwin" else 1024), 1)

@@ -32,7 +32,7 @@ def _credit_last_edges(routes: Any, known: Mapping[str, float], decided: Any) ->
 
 
 def _apply_heuristic(draw: policy_gradient.DrawnAction, rate: float) -> Iterator[tuple[Any, float]]:
-    """The rule without the gradient: η (z - b) on the chosen edge alone."""
+    """Apply the rule without the gradient: η (z - b) on the chosen edge alone."""
     if draw.drawn.target is not None:
         yield draw.drawn, rate * draw.gain
 
@@ -43,13 +43,13 @@ def _keep_credit(credit: Credit, *_: object) -> Credit:
 
 
 def _credit_stated(*given: Any) -> dict[str, float]:
-    """Take the credit that was stated: nothing is seen in hindsight."""
+    """Return the stated credit: nothing is seen in hindsight."""
     fair: Credit = given[-1]
     return {node: value for node, value in fair.documents.items() if value}
 
 
 def _decay_blindly(fair: Credit) -> dict[str, float]:
-    """Every returned document decays by 15 %, the unconditional rule of [CVX RFC-013]."""
+    """Let every returned document decay by 15 %, the unconditional rule of [CVX RFC-013]."""
     nats = -math.log(_BLIND_FACTOR) * fair.weight * max(0.0, -fair.outcome)
     return dict.fromkeys(fair.documents, nats) if nats else {}
 
@@ -97,7 +97,7 @@ RULES: Mapping[str, tuple[_Patch, ...]] = MappingProxyType(
 
 @contextmanager
 def use_rules(*names: str) -> Iterator[None]:
-    """Learn by other rules, in the whole process, while this is open."""
+    """Learn by other rules, in the whole process, within the block."""
     with ExitStack() as stack:
         for name in names:
             for owner, attribute, rule in RULES.get(name, ()):

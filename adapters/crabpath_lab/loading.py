@@ -9,7 +9,7 @@ from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
 
 def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
-    """Find what a name means: one of those known, or the callable that ``module:attribute`` names.
+    """Find the object of a name: a known one, or the callable that ``module:attribute`` names.
 
     Anything else raises InvalidInputError, which calls it ``what``.
     """
@@ -32,7 +32,7 @@ def import_named(name: str, known: Mapping[str, Any], what: str) -> Any:
 
 @contextmanager
 def explain_failure(what: str, name: str, must: str) -> Iterator[None]:
-    """Turn whatever a ``module:attribute`` raises into a sentence that says what it must be.
+    """Turn any error of ``module:attribute`` into a sentence that says what it must be.
 
     What is named otherwise is not of others: its errors are left as they are.
     """
@@ -48,7 +48,7 @@ def explain_failure(what: str, name: str, must: str) -> Iterator[None]:
 
 
 def require_items(found: Any, kind: type) -> None:
-    """Raise TypeError unless an answer is a list of that kind."""
+    """Raise TypeError unless ``found`` is a list of items of that kind."""
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
         msg = f"it returned {found!r:.80}"
         raise TypeError(msg)

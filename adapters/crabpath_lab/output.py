@@ -10,7 +10,7 @@ from crabpath_retrievers.errors import InvalidInputError
 
 
 def make_folder(folder: Path, use: str) -> Path:
-    """The directory, created where it is missing; InvalidInputError where that fails.
+    """Make a directory unless it exists; InvalidInputError where that fails.
 
     ``use`` is its purpose, as it reads after "cannot", such as "hold the report".
     """

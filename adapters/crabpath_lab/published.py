@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -97,7 +98,7 @@ def _is_measured(published: PublishedSet, path: Path) -> bool:
 def _find_file(
     file: PublishedFile, downloads: Path, source: str | None, tell: Callable[[str], object]
 ) -> Path:
-    """The published file, which is fetched unless it is there."""
+    """Find a published file; it is fetched unless it is there."""
     name, wanted = name_file(file), file["sha256"]
     if source is not None and "://" not in source:
         path = Path(source) / name
@@ -119,6 +120,9 @@ def _find_file(
         part.replace(kept)
     finally:
         part.unlink(missing_ok=True)
+        with suppress(OSError):  # of folders that hold nothing
+            kept.parent.rmdir()
+            downloads.rmdir()
     return kept
 
 
@@ -152,4 +156,8 @@ def _require_hash(path: Path, wanted: str, where: str) -> None:
 
 
 def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -20,7 +20,7 @@ OWN_METHODS = ("cold", "routed", "cold+reranker", "learned")
 
 
 def first_chunks(found: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
-    """The first chunk of each document, in the order of the chunks."""
+    """Select the first chunk of each document, in the order of the chunks."""
     first: dict[str, RetrievedChunk] = {}
     for chunk in found:
         first.setdefault(chunk.document, chunk)
@@ -34,7 +34,7 @@ def summarize_run(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """Means with 95 % intervals, and the cost of the answers.
+    """Summarise a run: means with 95 % intervals, and the cost of the answers.
 
     ``returned`` has the chunks that a caller would get for each query, best first.
     """
@@ -52,7 +52,7 @@ def summarize_run(
 
 
 def _model_costs(run: MethodRun) -> dict[str, float]:
-    """Cost of chat models per question."""
+    """Compute the cost of chat models per question."""
     used, asked = run.usage, len(run.found)
     return {
         "llm_calls": round(used.calls / asked, 4),
@@ -71,7 +71,7 @@ def _count_tokens(found: Sequence[RetrievedChunk]) -> float:
 def compare_methods(
     scored: Mapping[str, PerQuery], metrics: Sequence[str], *, seed: int
 ) -> list[dict[str, Any]]:
-    """Every method of this project against each other one, query by query; each pair once.
+    """Compare each method of this project with each other one by query; each pair once.
 
     Without one of this project each ``module:attribute`` is compared with the first baseline.
     """

@@ -53,7 +53,7 @@ class CorpusQuestions:
 def prepare_questions(
     dataset: Dataset, embeddings: Embeddings, *, closed: bool = False, distinct: bool = False
 ) -> Iterator[CorpusQuestions]:
-    """Input of methods: one pooled corpus, or each question's own paragraphs."""
+    """Yield the input of methods: one pooled corpus, or each question's own paragraphs."""
     if not closed:
         corpus = EvaluationCorpus.from_documents(
             dataset.documents, embeddings, split=dataset.split, distinct=distinct
@@ -70,7 +70,7 @@ def prepare_questions(
 
 
 def embed_questions(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vector]:
-    """Unit vectors of the questions, each of shape ``[d]``, by id."""
+    """Embed the questions: unit vectors of shape ``[d]`` by id."""
     found = {}
     with bar(len(queries), description="embedding questions") as advance:
         for query, text in queries.items():
@@ -112,7 +112,7 @@ def run_method(
 
 
 def _model_usage(rank: RankFunction) -> ModelUsage:
-    """Usage of the chat model so far; zero for methods without one."""
+    """Return the usage of the chat model so far; zero for methods without one."""
     used: ModelUsage = getattr(rank, "usage", ModelUsage())
     return used
 

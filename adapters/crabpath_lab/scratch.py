@@ -10,7 +10,7 @@ from crabpath_retrievers.crabpath import CrabPath
 
 @contextmanager
 def open_scratch(**opening: Any) -> Iterator[CrabPath]:
-    """Open a memory that is deleted afterwards; without the warning about it."""
+    """Open a memory that is deleted at the end, without the warning about that."""
     with (
         TemporaryDirectory(prefix="crabpath-", ignore_cleanup_errors=True) as folder,
         CrabPath.open(folder, **opening) as memory,

@@ -79,7 +79,7 @@ class Shadow:
         services.shadows.add(self)
 
     def leave_to_parent(self) -> None:
-        """Begin without questions, as in a forked process."""
+        """Start without questions in a forked process."""
         self._lock = threading.RLock()
         self._waiting = deque[ShownAnswer]()
 
@@ -88,7 +88,7 @@ class Shadow:
         return self
 
     def add(self, shown: ShownAnswer) -> None:
-        """Answer a question soon; at once it is only put behind the others, if there is room."""
+        """Queue a question to be answered soon, if there is room; returns at once."""
         with self._lock:
             full = len(self._waiting) >= _MOST_WAITING
             if not full:
@@ -156,7 +156,7 @@ def _record(services: Services, shown: ShownAnswer) -> None:
 def _match(
     services: Services, query: Query, vector: Vector, documents: Sequence[Document]
 ) -> tuple[list[str | None], Sequence[ReturnedDocument]]:
-    """The chunk of the memory behind each document that was shown.
+    """Find the chunk of the memory behind each document that was shown.
 
     Named by id or source, as in feedback; else the only one that the question leads to and whose
     text or title is the same. Of several chunks of a document the one with the same text, else the
@@ -198,13 +198,13 @@ def _match(
 
 
 def _list_names(document: Document) -> list[str]:
-    """Possible names of a document in the memory: its id, and id and source of its metadata."""
+    """List possible names of a document in the memory: ids and source."""
     given = (document.id, document.metadata.get("id"), document.metadata.get("source"))
     return [to_storable(str(name)) for name in given if isinstance(name, (str, int)) and name]
 
 
 def _select(name: str, ids: Iterable[str], contents: dict[str, Node], text: str) -> list[str]:
-    """The known nodes of a name; a number names none that has hardly a word of the text."""
+    """Select the known nodes of a name; a number counts only if the texts share enough words."""
     known, words = [node for node in ids if node in contents], {*tokenise(text)}
     if not (name.isdigit() and words):
         return known
@@ -213,7 +213,7 @@ def _select(name: str, ids: Iterable[str], contents: dict[str, Node], text: str)
 
 
 def _find_equal(document: Document, nodes: Iterable[Node]) -> list[str]:
-    """The nodes with the text of a document, else the only one with its title."""
+    """Find the nodes with the text of a document, else the only one with its title."""
     text, title = _read_words(document.page_content), document.metadata.get("title")
     known = list(nodes)
     if equal := [node.id for node in known if _read_words(node.content) == text]:
@@ -223,7 +223,7 @@ def _find_equal(document: Document, nodes: Iterable[Node]) -> list[str]:
 
 
 def _read_words(text: str) -> str:
-    """A text with single spaces between its words."""
+    """Normalise a text to single spaces between its words."""
     return " ".join(text.split())
 
 
@@ -343,7 +343,7 @@ class ShadowRetriever(BaseRetriever):
 
 
 def _hand_on(config: RunnableConfig | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the config, for the present retriever, and with its run id."""
+    """Add the config for the present retriever, and its run id, to the options."""
     own: InvokeOptions = {}
     if config and config.get("run_id") is not None:
         own["run_id"] = config["run_id"]
@@ -351,7 +351,7 @@ def _hand_on(config: RunnableConfig | None, options: dict[str, Any]) -> dict[str
 
 
 def _mark(document: Document, turn: str, namespace: str, name: str) -> Document:
-    """Copy of a document with its turn in the metadata; unchanged if it has such a key."""
+    """Copy a document with its turn in the metadata; unchanged if it has such a key."""
     if METADATA_KEY in document.metadata:
         return document
     block = {"turn_id": turn, "namespace": namespace, "id": name}
@@ -361,7 +361,7 @@ def _mark(document: Document, turn: str, namespace: str, name: str) -> Document:
 def make_shadow(
     present: object, beside: CrabPathRetriever, services: Services, k: int | None
 ) -> ShadowRetriever:
-    """A retriever that serves what the present one finds."""
+    """Make a retriever that serves the documents that the present one finds."""
     runnable = present
     if not isinstance(present, Runnable):
         if not callable(present):

@@ -14,7 +14,7 @@ _BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
 
 
 def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
-    """Paired difference a − b with 95 % BCa bootstrap interval and permutation p.
+    """Compute the paired difference a − b with 95 % BCa bootstrap interval and permutation p.
 
     Both have one score per query, in the same order.
     """
@@ -37,7 +37,7 @@ def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED)
 def bootstrap_interval(
     values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
 ) -> list[float] | None:
-    """95 % BCa bootstrap interval of the mean of one value per query.
+    """Bootstrap the 95 % BCa interval of the mean of one value per query.
 
     None where it cannot be estimated: all values are equal, or they are too few.
     """
@@ -54,7 +54,7 @@ def bootstrap_interval(
 def bootstrap_ratio(
     above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int = _SEED
 ) -> tuple[float | None, list[float] | None]:
-    """Ratio of the means of values paired by query, with its 95 % percentile interval.
+    """Compute the ratio of means of values paired by query, with a 95 % percentile interval.
 
     None without a mean of ``below`` above 0.
     """
@@ -68,7 +68,7 @@ def bootstrap_ratio(
 
 
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Median and 95th percentile, as ``p50`` and ``p95``."""
+    """Compute median and 95th percentile, as ``p50`` and ``p95``."""
     p50, p95 = np.percentile(milliseconds, [50, 95])
     return {"p50": round(float(p50), 2), "p95": round(float(p95), 2)}
 
@@ -78,7 +78,7 @@ def _batch_size(values: NDArray[np.float64]) -> int:
 
 
 def measure_calibration(labelled: Iterable[tuple[float, bool]]) -> dict[str, Any]:
-    """Expected calibration error in ten bins of equal width (Guo et al. 2017, eq. 3).
+    """Measure the expected calibration error in ten equal bins (Guo et al. 2017, eq. 3).
 
     Args:
         labelled: Probability of relevance in [0, 1] and whether it is relevant, of each document.

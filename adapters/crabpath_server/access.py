@@ -95,7 +95,7 @@ _EVERYTHING = Grant((ALL_NAMESPACES,), frozenset(RIGHTS))
 
 
 class _TokenEntry(BaseModel):
-    """One token as it is kept."""
+    """One token as it is stored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -126,7 +126,7 @@ class Access:
 
     @property
     def needs_token(self) -> bool:
-        """Whether requests must bear a token.
+        """Whether requests must carry a token.
 
         Otherwise the server answers programs of its own machine only, and in a browser only the
         page that it delivered itself.
@@ -135,7 +135,7 @@ class Access:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Access":
-        """Tokens in a JSON file, read again whenever it changes.
+        """Read tokens from a JSON file, again whenever it changes.
 
         Raises:
             ConfigurationError: It cannot be read or used, or others than its owner may read it.
@@ -146,7 +146,7 @@ class Access:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access | None":
-        """Tokens in ``CRABPATH_TOKENS``, the same JSON as in a file; None where it is not set.
+        """Read tokens from ``CRABPATH_TOKENS``, JSON as in a file; None where it is not set.
 
         Raises:
             ConfigurationError: It cannot be used.
@@ -156,7 +156,7 @@ class Access:
 
     @classmethod
     def open_on_loopback(cls) -> "Access":
-        """Everything is granted, without a token, to programs of this machine."""
+        """Grant everything, without a token, to programs of this machine."""
         return cls(None)
 
     def authorise(self, token: str | None) -> Grant:
@@ -225,7 +225,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only."""
+    """Whether a listening address can only be reached from this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -235,13 +235,13 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(headers: Mapping[str, str]) -> str | None:
-    """The token that a request bears; None without one."""
+    """Read the token of a request; None without one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def hash_token(token: str) -> str:
-    """The form in which a token is kept."""
+    """Hash a token for storage."""
     return sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -294,7 +294,7 @@ def add_token(
 
 
 def _read_private(file: Path) -> tuple[tuple[int, int], str]:
-    """Version and text of a file that nobody but its owner may read."""
+    """Read version and text of a file; refuse one that others than its owner may read."""
     try:
         version = _read_version(file)
         if os.name == "posix" and stat.S_IMODE(file.stat().st_mode) & 0o077:

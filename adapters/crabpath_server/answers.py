@@ -33,11 +33,13 @@ _MARKUP = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`|``(.+?)``", re.DOTALL)
 class ApiOutput(BaseModel):
     """An answer."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(
+        from_attributes=True, json_schema_serialization_defaults_required=True
+    )
 
 
 class _SentRecord:
-    """Marks a record in the field of a model, which is sent as an object."""
+    """Marks a field of a model whose record is sent as an object."""
 
     @staticmethod
     def __get_pydantic_core_schema__(record: type, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -50,7 +52,7 @@ Sent = Annotated[T, _SentRecord]
 
 
 def find_model(answer: type[Any]) -> type[ApiOutput]:
-    """The model of an answer: the answer itself if it is one, else that of the record."""
+    """Find the model of an answer: the answer itself if it is one, else that of its record."""
     found: Any = answer
     return answer if issubclass(answer, ApiOutput) else _make_model(found)
 
@@ -68,20 +70,20 @@ def _make_model(record: Any) -> type[ApiOutput]:
 
 
 def dump_answer(answer: Any) -> dict[str, Any]:
-    """JSON-safe data of an answer."""
+    """Convert an answer to JSON-safe data."""
     model = find_model(type(answer))
     return model.model_validate(answer).model_dump(mode="json", by_alias=True)
 
 
 def _find_sent(hint: Any) -> Any:
-    """A type in which records that are tuples are sent as objects."""
+    """Replace records in a type hint, which are tuples, so that they are sent as objects."""
     if get_origin(hint) is tuple:
         return tuple[_find_sent(get_args(hint)[0]), ...]  # type: ignore[misc]
     return find_model(hint) if hasattr(hint, "_fields") else hint
 
 
 def _read_docstring(record: type) -> dict[str, str]:
-    """Descriptions of a record's fields, by its docstring."""
+    """Read descriptions of a record's fields from its docstring."""
     _, _, section = (getdoc(record) or "").partition("Attributes:\n")
     return {
         name: _tidy(text) for names, text in _SAID.findall(section) for name in names.split(", ")
@@ -89,5 +91,5 @@ def _read_docstring(record: type) -> dict[str, str]:
 
 
 def _tidy(text: str) -> str:
-    """A text without markup, in the words of JSON."""
+    """Remove markup from a text, and use the words of JSON."""
     return " ".join(_MARKUP.sub(r"\1\2", text).replace("None", "null").split())

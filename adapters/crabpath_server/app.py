@@ -37,13 +37,7 @@ from crabpath_retrievers.core.query import explain_unknown
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
-    ConflictError,
-    CrabPathError,
-    ForbiddenError,
     InvalidInputError,
-    NotFoundError,
-    StoreLockedError,
-    TokenError,
 )
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.access import Access, Grant, read_token
@@ -53,14 +47,23 @@ from crabpath_server.endpoints import (
     Call,
     Endpoint,
     LateAnswerError,
-    describe_error,
 )
+from crabpath_server.journal import REQUEST_ID, begin_entry
 from crabpath_server.mcp import McpEndpoint
 from crabpath_server.metrics import start_metrics, write_metrics
 from crabpath_server.names import SourceNames
 from crabpath_server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_server.page import make_page_routes
 from crabpath_server.probe import Probe, announce_leaving, is_leaving
+from crabpath_server.problems import (
+    LateBodyError,
+    NotJsonError,
+    TooLargeError,
+    UnreadBodyError,
+    answer_ending,
+    answer_error,
+    answer_http_exception,
+)
 from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
 
@@ -73,47 +76,8 @@ _LAST_SECONDS = 1  # for requests on connections that are open when no new ones 
 _SHUTDOWN_SECONDS = 10  # that running requests have to finish when the server ends
 
 
-class _UnreadBodyError(InvalidInputError):
-    """A body cannot be read to its end, so that the connection cannot be used again."""
-
-
-class _TooLargeError(_UnreadBodyError):
-    """A body is larger than the limit."""
-
-
-class _LateBodyError(_UnreadBodyError):
-    """A body did not come in time."""
-
-
-class _NotJsonError(InvalidInputError):
-    """A body is of another type than JSON."""
-
-
 class _UnreadAnswerError(Exception):
     """A client does not read its answer."""
-
-
-_STATUSES: dict[type, int] = {
-    TokenError: 401,
-    ForbiddenError: 403,
-    NotFoundError: 404,
-    _LateBodyError: 408,
-    _TooLargeError: 413,
-    _NotJsonError: 415,
-    InvalidInputError: 400,
-    StoreLockedError: 409,
-    ConflictError: 409,
-    LateAnswerError: 504,
-    CrabPathError: 503,
-}
-_HEADERS = {
-    401: {"WWW-Authenticate": "Bearer"},
-    503: {"Retry-After": "1"},  # seconds
-}
-_HTTP_ERRORS: dict[int, tuple[type, str]] = {
-    404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
-    405: (InvalidInputError, "this path has no such method: see /openapi.json"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +110,7 @@ def create_app(
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application that serves a memory, which stays open until the caller closes it.
+    """Create the application that serves a memory, which stays open until the caller closes it.
 
     Args:
         memory: The memory.
@@ -198,7 +162,7 @@ def create_app(
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits, names=names)],
-        exception_handlers={HTTPException: _answer_http_exception},
+        exception_handlers={HTTPException: answer_http_exception},
     )
     app.router.redirect_slashes = False
     return app
@@ -230,7 +194,7 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
 
 
 def _answer_cancelled(app: ASGIApp) -> ASGIApp:
-    """The application; a request that the server cancels, since it ends, is answered with 503."""
+    """Wrap an application: requests cancelled as the server ends are answered with 503."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -244,19 +208,18 @@ def _answer_cancelled(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send_on)
         except asyncio.CancelledError:
             if not started:
-                msg = "the server ends; what was asked for may still be done"
-                await _make_error(503, "ServiceError", msg)(scope, receive, send)
+                await answer_ending(scope)(scope, receive, send)
 
     return answer
 
 
 class _PatientServer(uvicorn.Server):
-    """A server that resets nobody when it ends."""
+    """A server that answers every accepted request before it ends."""
 
     _leaving_seconds = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End; at once where somebody waits for it at a keyboard."""
+        """Begin to end the server; at once where a person waits for it at a keyboard."""
         if sig == signal.SIGTERM:  # not passed on, so that the caller can close the memory
             self._leaving_seconds, self.should_exit = _LEAVING_SECONDS, True
         else:
@@ -290,7 +253,7 @@ class _PatientServer(uvicorn.Server):
 
 
 def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
-    """Connections that the system has accepted, and the server has not."""
+    """Yield connections that the system has accepted and the server has not."""
     try:
         while True:
             connection, _ = listening.accept()
@@ -301,7 +264,7 @@ def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
 
 
 class _PatientHttp(H11Protocol):
-    """HTTP that ends connections on which nothing is asked.
+    """HTTP that closes connections on which no request comes.
 
     By h11, which bounds the head of a request: a faster parser takes one without end.
     """
@@ -345,7 +308,7 @@ class _AnyText(Convertor[str]):
     regex = r"[\s\S]*"
 
     def convert(self, value: str) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return value
 
     to_string = convert
@@ -367,7 +330,7 @@ class _Served:
 
 
 class _Resource:
-    """The methods of one path."""
+    """An application for the methods of one path."""
 
     def __init__(self, methods: dict[str, Endpoint], served: _Served) -> None:
         self._methods, self._served = methods, served
@@ -394,7 +357,8 @@ class _Resource:
         places, options = endpoint.bind(call, given)
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
         if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
-            events = _write_events(endpoint.stream(*places, **options), seconds, names)
+            stream = endpoint.stream(*places, **options)
+            events = _write_events(stream, seconds, request.scope, names)
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
@@ -417,7 +381,7 @@ class _Resource:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
-            raise _NotJsonError(msg)
+            raise NotJsonError(msg)
         body = await request.body()
         try:
             data = from_json(body, allow_inf_nan=False)
@@ -461,9 +425,9 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
 
 
 async def _write_events(
-    events: AsyncIterator[tuple[str, object]], seconds: float, names: SourceNames
+    events: AsyncIterator[tuple[str, object]], seconds: float, scope: Scope, names: SourceNames
 ) -> AsyncIterator[bytes]:
-    """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
+    """Encode server-sent events, name and JSON of each; the last is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
         while True:
@@ -473,36 +437,12 @@ async def _write_events(
     except StopAsyncIteration:
         return
     except asyncio.TimeoutError:
-        failed = answer_error(LateAnswerError(seconds), names)
+        failed = answer_error(LateAnswerError(seconds), scope, names)
     except Exception as error:
-        failed = answer_error(error, names)
+        failed = answer_error(error, scope, names)
     finally:
         await events.aclose()  # type: ignore[attr-defined]
     yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
-
-
-def answer_error(error: Exception, names: SourceNames) -> JSONResponse:
-    """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
-    if not isinstance(error, CrabPathError):
-        _log.error("a request failed", exc_info=error)
-        return _make_error(500, "CrabPathError", "the server failed: its log says why")
-    kinds = type(error).__mro__
-    status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
-    name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
-    headers = {"Connection": "close"} if isinstance(error, _UnreadBodyError) else None
-    message = names.hide(describe_error(error))
-    return _make_error(status, name, message, headers or _HEADERS.get(status))
-
-
-async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
-    """Paths and methods that do not exist."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    kind, message = _HTTP_ERRORS.get(status, (InvalidInputError, str(error)))
-    return _make_error(status, kind.__name__, message, getattr(error, "headers", None))
-
-
-def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JSONResponse:
-    return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
 
 
 class _Gate:
@@ -515,13 +455,14 @@ class _Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
+        started, entry = False, begin_entry(Headers(scope=scope))
 
         async def send_in_time(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
+                headers[REQUEST_ID] = entry.id
                 if is_leaving(scope):
                     headers["Connection"] = "close"
             started = True
@@ -540,7 +481,7 @@ class _Gate:
         except Exception as error:
             if started:
                 raise
-            await answer_error(error, self._names)(scope, receive, send_in_time)
+            await answer_error(error, scope, self._names)(scope, receive, send_in_time)
 
     def _require_local(self, scope: Scope) -> None:
         headers, client = Headers(scope=scope), scope.get("client")
@@ -548,16 +489,16 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """The parts of a body, until there are too many bytes or they come too late."""
+        """Wrap ``receive``: it raises an error once a body is too large or comes too late."""
         headers = Headers(scope=scope)
         most, length = self._limits.body_bytes, headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:
             msg = "a body has a Content-Length or a Transfer-Encoding: send one of them"
-            raise _UnreadBodyError(msg)
+            raise UnreadBodyError(msg)
         seconds, loop = self._limits.transfer_seconds, asyncio.get_running_loop()
         msg = f"the body is larger than {most:,} bytes: send it in parts"
         if not length.isdecimal() or int(length) > most:
-            raise _TooLargeError(msg)
+            raise TooLargeError(msg)
         taken, until, is_whole = 0, 0.0, False
 
         async def receive_bounded() -> Message:
@@ -569,11 +510,11 @@ class _Gate:
                 message = await asyncio.wait_for(receive(), max(0.0, until - loop.time()))
             except asyncio.TimeoutError:
                 late = f"the body did not come within {seconds:g} s: send it again"
-                raise _LateBodyError(late) from None
+                raise LateBodyError(late) from None
             taken += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
             if taken > most:
-                raise _TooLargeError(msg)
+                raise TooLargeError(msg)
             return message
 
         return receive_bounded

@@ -99,10 +99,15 @@ _STATUSES: dict[int, type[CrabPathError]] = {
     429: StoreUnavailableError,
     503: StoreUnavailableError,
 }
+_ERRORS: dict[str, type[CrabPathError]] = {  # by the end of the type of a problem
+    name.lower(): kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CrabPathError)
+}
 
 
 class _NotServedError(InvalidInputError, AttributeError):
-    """Something that a memory has and its server does not offer."""
+    """A memory has this attribute or argument, and its server does not offer it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -111,8 +116,16 @@ class _NotServedError(InvalidInputError, AttributeError):
         )
 
 
+class _RefusedError(InvalidInputError):
+    """Feedback was refused, with a receipt."""
+
+    def __init__(self, message: str, receipt: Receipt) -> None:
+        super().__init__(message)
+        self.receipt = receipt
+
+
 class _BusyError(Exception):
-    """The request may succeed if it is repeated; ``reason`` is raised where it is not."""
+    """The request may succeed if repeated; ``reason`` is raised once it is not."""
 
     def __init__(self, reason: CrabPathError) -> None:
         super().__init__(str(reason))
@@ -193,7 +206,7 @@ class ServedMemory(CrabPath):
 
     @property
     def _http(self) -> httpx.Client:
-        """The connections of this process."""
+        """Connections of this process."""
         if self._client is None:
             if self._has_own_transport:
                 raise ForkedError
@@ -433,7 +446,10 @@ class ServedMemory(CrabPath):
     def _record_one(self, feedback: Feedback) -> Receipt:
         body = feedback.to_dict()
         name = body.pop("namespace") or self._namespaces.get(str(feedback.turn_id))
-        return Receipt(**self._post("/feedback", name, {**body, "strict": False}, repeat=True))
+        try:
+            return Receipt(**self._post("/feedback", name, body, repeat=True))
+        except _RefusedError as error:
+            return error.receipt
 
     def _remember(self, turn: Turn) -> None:
         for name in (turn.id, turn.run_id):
@@ -492,7 +508,7 @@ class ServedMemory(CrabPath):
     # Requests.
 
     def _get(self, path: str, namespace: str | None, **parameters: Any) -> dict[str, Any]:
-        """Answer to a GET request."""
+        """Send a GET request; returns the answer."""
         given = {
             name: to_storable(value) if isinstance(value, str) else value
             for name, value in parameters.items()
@@ -509,7 +525,7 @@ class ServedMemory(CrabPath):
         repeat: bool = False,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> dict[str, Any]:
-        """Answer to a POST request; ``repeat`` where sending it again changes nothing."""
+        """Send a POST request, again if it fails and ``repeat`` allows that; returns the answer."""
         given = {name: value for name, value in body.items() if value is not None}
         try:
             text = json.dumps(given, allow_nan=False, ensure_ascii=False)
@@ -538,7 +554,7 @@ class ServedMemory(CrabPath):
         )
         try:
             found: dict[str, Any] = attempts(
-                self._request_once, method, f"{self.url}{path}", headers=headers, **options
+                self._request_once, method, f"{self.url}/v1{path}", headers=headers, **options
             )
         except _BusyError as error:
             raise error.reason from error.__cause__
@@ -568,7 +584,7 @@ class ServedMemory(CrabPath):
 
     @contextmanager
     def _report_failures(self) -> Iterator[None]:
-        """Failures of the connection as our errors."""
+        """Turn failures of the connection into our errors."""
         try:
             yield
         except httpx.TimeoutException as error:
@@ -607,7 +623,7 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     undo = off_loop(ServedMemory.undo)
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Attribute of :class:`ServedMemory`."""
+        """Return an attribute of :class:`ServedMemory`."""
         getattr(self._blocking, name)
         raise _NotServedError
 
@@ -673,26 +689,25 @@ class CrabPathRetriever(EmbeddedRetriever):
 
 
 def _read_error(response: httpx.Response) -> Exception:
-    """The error that a server names, as its class; ``_BusyError`` if repeating may help."""
+    """Make the error that a server names, by its class; ``_BusyError`` if repeating may help."""
     try:
-        said = response.json()["error"]
-        name, message = str(said["type"]), str(said["message"])
+        error = _make_error(response.json())
     except (ValueError, KeyError, TypeError):
-        name, message = "", f"{response.url} answered with status {response.status_code}"
-    error = _make_error(name, message, response.status_code)
+        message = f"{response.url} answered with status {response.status_code}"
+        error = _STATUSES.get(response.status_code, ServiceError)(message)
     return _BusyError(error) if response.status_code in {429, 503} else error
 
 
-def _make_error(name: str, message: str, status: int) -> CrabPathError:
-    """An error by the name of its class, else by the status of HTTP."""
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, CrabPathError):
-        return kind(message)
-    return _STATUSES.get(status, ServiceError)(message)
+def _make_error(problem: Mapping[str, Any]) -> CrabPathError:
+    """Make the error that the type of a problem names, else one by its status."""
+    message, name = str(problem["detail"]), str(problem["type"]).rpartition("#")[2]
+    if problem.get("receipt") is not None:
+        return _RefusedError(message, Receipt(**problem["receipt"]))
+    return _ERRORS.get(name, _STATUSES.get(problem["status"], ServiceError))(message)
 
 
 def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> dict[str, Any]:
-    """The answer among server-sent events; each hop is passed on as it comes."""
+    """Read the answer from server-sent events; each hop is passed on as it comes."""
     name = ""
     for line in response.iter_lines():
         field, _, value = line.partition(": ")
@@ -703,7 +718,7 @@ def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> d
             if name == "answer":
                 return data
             if name == "error":
-                raise _make_error(data["error"]["type"], data["error"]["message"], 503)
+                raise _make_error(data)
             on_hop(_to_hop(data))
     message = f"{response.url} ended before it answered: ask again"
     raise StoreUnavailableError(message)
@@ -718,7 +733,7 @@ def _quote(text: str) -> str:
 
 
 def _to_body(document: Document) -> dict[str, Any]:
-    """A document as it is sent."""
+    """Convert a document to JSON for sending."""
     if not isinstance(document, Document):
         message = f"documents must be LangChain documents, not {format_value(document)}"
         raise InvalidInputError(message)
@@ -731,7 +746,7 @@ def _to_body(document: Document) -> dict[str, Any]:
 
 
 def _divide(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Parts that are small enough to send; no part where there is nothing."""
+    """Divide documents into parts that are small enough to send; none where there is nothing."""
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:
@@ -759,7 +774,7 @@ def _to_note(fields: NoteFields) -> dict[str, Any]:
 
 
 def _to_answer(asked: Query, found: Mapping[str, Any]) -> Answer:
-    """The answer of a server; its turn knows what was returned, but not how the walk went."""
+    """Convert a server's answer; its turn knows what was returned, but not how the walk went."""
     documents = tuple(_to_retrieved(item) for item in found["documents"])
     turn = Turn(
         id=found["turn_id"],

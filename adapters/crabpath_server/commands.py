@@ -76,7 +76,7 @@ def run_explore(
 
 
 def _choose_memory() -> str:
-    """The memory in this directory, or else the one that the demo left."""
+    """Choose the memory in this directory, or else the one that the demo left."""
     for place in (DEFAULT_STORE, DEMO_STORE):
         if (Path(place) / "graph.sqlite").is_file():
             return place
@@ -134,7 +134,7 @@ def _serve(
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":
-    """The tokens of a server; without any, it may listen on this machine only."""
+    """Read the tokens of a server; without any, it may listen on this machine only."""
     from crabpath_server.access import Access, is_loopback
 
     access = Access.from_environment() if tokens is None else Access.from_file(tokens)

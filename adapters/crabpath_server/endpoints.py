@@ -31,11 +31,12 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConflictError,
     CrabPathError,
+    InvalidInputError,
     ServiceError,
     StoreError,
     TokenError,
@@ -68,8 +69,17 @@ class LateAnswerError(ServiceError):
         )
 
 
+class RefusedFeedbackError(InvalidInputError):
+    """Nothing can be learned from feedback; ``receipt`` says why."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        """Say what the note of the receipt says."""
+        super().__init__(str(receipt.note))
+        self.receipt = receipt
+
+
 def describe_error(error: CrabPathError) -> str:
-    """Its sentence; of a store that failed it is logged, since it names places of the server."""
+    """Return an error's message; that of a failed store is logged instead: it names its place."""
     if isinstance(error, StoreError) and not isinstance(error, ConflictError):
         _log.warning("a request failed: %s", error)
         return "a store of the server failed: the log of the server says why"
@@ -82,7 +92,7 @@ class ApiInput(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     def to_options(self, *but: str) -> dict[str, Any]:
-        """The fields that were sent, without those named in ``but``."""
+        """Return the fields that were sent, without those named in ``but``."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
@@ -136,7 +146,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Something that a server does for those who have the right.
+    """An operation that a server offers to those who have the right.
 
     Attributes:
         route: Method and path of HTTP, with ``{name}`` or ``{name:path}`` for values; None where
@@ -160,12 +170,12 @@ class Endpoint:
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
+        """Method of HTTP."""
         return (self.route or "").partition(" ")[0]
 
     @property
     def path(self) -> str:
-        """The path of HTTP."""
+        """Path of HTTP."""
         return (self.route or "").partition(" ")[2]
 
     @cached_property
@@ -191,7 +201,7 @@ class Endpoint:
         return any(isinstance(hint, type) and issubclass(hint, ApiInput) for hint in hints.values())
 
     def bind(self, call: Call, given: ApiInput | None) -> Bound:
-        """Arguments of the function, for one request."""
+        """Make the arguments of the function for one request."""
         if given is None:
             return [call], {}
         return ([call, given], {}) if self._takes_model else ([call], dict(given))

@@ -235,7 +235,7 @@ async def report_learning(call: Call) -> LearningReport:
 
 
 def count_success(newest: Sequence[FeedbackRecord]) -> list[SuccessBucket]:
-    """Outcomes of applied feedback about turns, newest first, in at most 20 buckets over time."""
+    """Count outcomes of applied feedback about turns, newest first, in at most 20 buckets."""
     judged = [r for r in reversed(newest) if r.status == "applied" and r.turn_id is not None]
     size = max(1, -(-len(judged) // _BUCKETS))
     parts = [judged[start : start + size] for start in range(0, len(judged), size)]
@@ -252,7 +252,7 @@ def count_success(newest: Sequence[FeedbackRecord]) -> list[SuccessBucket]:
 
 
 def _add_tiers(edges: Any) -> dict[TierName, int]:
-    """Edges of the text and learned ones together, by tier."""
+    """Add up edges of the text and learned ones, by tier."""
     total: dict[TierName, int] = {}
     for counts in edges.values():
         for tier, count in counts.items():
@@ -267,7 +267,7 @@ class MaintenanceBody(ApiInput):
 
 
 def _require_all_namespaces(call: Call) -> None:
-    """Maintenance changes, and counts, what all namespaces have learned."""
+    """Refuse a token without all namespaces: maintenance changes all of them."""
     if not call.grant.has_all_namespaces:
         msg = "maintenance concerns all namespaces: use a token that grants '*'"
         raise ForbiddenError(msg)

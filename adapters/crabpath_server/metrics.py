@@ -18,7 +18,7 @@ _lock = make_lock()  # the collector of OpenTelemetry gives two readers each oth
 
 @cache
 def _open_registry() -> CollectorRegistry:
-    """Registry of all metrics of this process, shared by its applications."""
+    """Open the registry of this process's metrics, shared by its applications."""
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(
         disable_target_info=True, scope_info_enabled=False, registry=registry
@@ -28,13 +28,13 @@ def _open_registry() -> CollectorRegistry:
 
 
 def start_metrics() -> None:
-    """Count from now on, unless this process does so already."""
+    """Start counting, unless this process does so already."""
     with _lock:
         _open_registry()
 
 
 def write_metrics(accept: str) -> tuple[bytes, str]:
-    """The metrics now, in the format that a header ``Accept`` asks for, and its media type."""
+    """Format the metrics as a header ``Accept`` asks; also return their media type."""
     encode, kind = choose_encoder(accept)
     with _lock:
         return encode(_open_registry()), kind

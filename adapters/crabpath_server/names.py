@@ -22,7 +22,7 @@ class SourceNames:
     """Shortens sources in answers, and finds the stored ones of requests."""
 
     def __init__(self, memory: CrabPath) -> None:
-        """Names of the sources of ``memory``."""
+        """Shorten the sources of ``memory``."""
         self._memory = memory
         self._root, self._until = "", 0.0
 
@@ -39,7 +39,7 @@ class SourceNames:
         self._until = time.monotonic() + _FRESH_SECONDS
 
     def show(self, value: Any) -> Any:
-        """JSON-safe data without the common directory, but for texts of documents."""
+        """Remove the common directory from JSON-safe data, except from texts of documents."""
         if isinstance(value, str):
             return self.hide(value) if self._root != "/" else value.removeprefix("/")
         if isinstance(value, Mapping):
@@ -50,11 +50,11 @@ class SourceNames:
         return [self.show(each) for each in value] if isinstance(value, (list, tuple)) else value
 
     def hide(self, message: str) -> str:
-        """A name or message without the common directory."""
+        """Remove the common directory from a name or message."""
         return message.replace(self._root, "") if len(self._root) > 1 else message
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
-        """The stored sources and documents of names that were shown; others stay as they are."""
+        """Map shown names to stored sources and documents; unknown names stay."""
         await self.refresh()
         given = list(dict.fromkeys(names))
         if not self._root or not given or len(given) > _MOST_NAMES:
@@ -62,11 +62,11 @@ class SourceNames:
         return await asyncio.to_thread(self._find, given)
 
     async def find_one(self, name: str) -> str:
-        """As :meth:`find`, of one name."""
+        """Map one shown name, as :meth:`find`."""
         return (await self.find([name]))[name]
 
     async def find_start(self, start: str | None) -> str | None:
-        """Stored prefixes of the sources whose shown names start with ``text``."""
+        """Return the stored form of a text with which shown names of sources begin."""
         await self.refresh()
         if start is None or not self._root:
             return start
@@ -74,7 +74,7 @@ class SourceNames:
         return start if known else self._root + start
 
     async def find_in_filter(self, condition: Any) -> Any:
-        """A filter in which the values of ``source`` are the stored ones."""
+        """Replace shown values of ``source`` in a filter by the stored ones."""
         names: dict[str, str] = {}
         _replace_sources(condition, lambda name: names.setdefault(name, name))
         known = await self.find(names)
@@ -88,7 +88,7 @@ class SourceNames:
         return {name: found.get(name, name) for name in names}
 
     def _find_under(self, names: list[str], roots: list[str]) -> dict[str, str]:
-        """The stored names that begin with one of ``roots``, the first that is known."""
+        """Map names to stored names, by the first of ``roots`` under which they exist."""
         if not names or not roots:
             return {}
         wanted = [root + name for root in roots for name in names]
@@ -100,7 +100,7 @@ class SourceNames:
 
 
 def _list_parents(folder: str) -> list[str]:
-    """The directories above, the nearest first: before a deletion the common one was higher."""
+    """List the directories above, the nearest first: one may have been the common one before."""
     parts = folder.split("/")[:-2]
     return ["/".join([*parts[:count], ""]) for count in range(len(parts), 1, -1)][:_MOST_PARENTS]
 

@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.memory.services import Readiness
-from crabpath_server.answers import ApiOutput, find_model
+from crabpath_server.answers import ApiOutput, Sent, find_model
 from crabpath_server.endpoints import ApiInput, Endpoint
+from crabpath_server.problems import PROBLEM
 
 NAMESPACE_HEADER = "CrabPath-Namespace"
 
@@ -20,7 +23,7 @@ STATUSES = {
     404: "It does not exist.",
     405: "The path has no such method.",
     408: "The body did not come in time.",
-    409: "The store is locked, or the same data was changed at the same time.",
+    409: "The store is locked, or another change or verdict stands against it.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     500: "The server failed.",
@@ -30,25 +33,26 @@ STATUSES = {
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
-class ErrorDetail(ApiOutput):
-    """Reason of an error."""
+class Problem(ApiOutput):
+    """The answer to a request that failed, as RFC 9457 has it."""
 
-    type: str
-    message: str
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
-
-class ErrorAnswer(ApiOutput):
-    """The answer to a request that failed."""
-
-    error: ErrorDetail
+    type: str = Field(description="Address of a page that says what kind of error it is.")
+    title: str = Field(description="The kind in words.")
+    status: int
+    detail: str = Field(description="One sentence: what is wrong, and what to do.")
+    instance: str = Field(description="Path of the request.")
+    request_id: str = Field(description="Its X-Request-Id, which the log names too.")
+    receipt: Sent[Receipt] | None = Field(None, description="That of refused feedback.")
 
 
 def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 description of some endpoints; those without a route are left out."""
+    """Describe some endpoints as OpenAPI 3.1; those without a route are left out."""
     table = [one for one in endpoints if one.route is not None]
     inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
     modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
-    outputs = [ErrorAnswer, *(e.output for e in table)]
+    outputs = [Problem, *(e.output for e in table)]
     outputs += [find_model(e.event) for e in table if e.event is not None]
     modes += [(model, "serialization") for model in dict.fromkeys(outputs)]
     references, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
@@ -70,7 +74,7 @@ def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             "responses": {
                 _name_error(status): {
                     "description": description,
-                    "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+                    "content": {PROBLEM: {"schema": schemas[Problem]}},
                 }
                 for status, description in STATUSES.items()
             },
@@ -84,14 +88,14 @@ def _name_error(status: int) -> str:
 
 
 def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
-    """A model without the titles of its fields, which repeat their names; one line describes it."""
+    """Remove the titles of fields, which repeat their names, from a model's schema."""
     fields, summary = model.get("properties", {}), model.get("description", "").split("\n")[0]
     plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
     return {**model, "description": summary, "properties": plain} if fields else model
 
 
 def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    """The description of one method of a path."""
+    """Describe one method of a path."""
     summary = (endpoint.answer.__doc__ or "").split("\n")[0]
     described: dict[str, Any] = {
         "operationId": endpoint.answer.__name__,
@@ -102,6 +106,12 @@ def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     }
     if endpoint.right is not None:
         described["description"] = f"Right: {endpoint.right}."
+    if endpoint.event is not None:  # no content of its own: each answer would be a text or that
+        described["description"] += (
+            " With Accept: text/event-stream the answer is server-sent events, each with a "
+            f"{endpoint.event.__name__} as data; the last one is answer with a "
+            f"{endpoint.output.__name__}, or error with a Problem."
+        )
     if endpoint.method == "POST" and endpoint.input is not None:
         content = {"application/json": {"schema": schemas[endpoint.input]}}
         described["requestBody"] = {"required": True, "content": content}
@@ -143,7 +153,7 @@ def _describe_query(model: type[ApiInput]) -> list[dict[str, Any]]:
 
 
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter without null: a parameter is left out instead."""
+    """Remove null from the schema of a parameter: it is left out instead."""
     options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
     rest = {key: value for key, value in field.items() if key not in {"anyOf", "title"}}
     if rest.get("default", ...) is None:
@@ -154,12 +164,6 @@ def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
 def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     output = {"schema": schemas[endpoint.output]}
     content: dict[str, Any] = {"application/json": output}
-    if endpoint.event is not None:
-        description = (
-            f"Server-sent events, each with a {endpoint.event.__name__} as data; the last one is "
-            f"answer with a {endpoint.output.__name__}, or error with an ErrorAnswer."
-        )
-        content["text/event-stream"] = {"schema": {"type": "string", "description": description}}
     answers: dict[str, Any] = {
         "200": {"description": _first_line(endpoint.output), "content": content}
     }

@@ -27,7 +27,7 @@ _HEADERS = {
 
 class _PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
-        """A file, with the headers of the page."""
+        """Return a file, with the headers of the page."""
         response = await super().get_response(path, scope)
         response.headers.update(_HEADERS)
         return response
@@ -38,5 +38,5 @@ async def _send_page(_request: Request) -> Response:
 
 
 def make_page_routes() -> list[BaseRoute]:
-    """The page at ``/`` and its files under ``/static``; they hold nothing of a memory."""
+    """Make routes for the page at ``/`` and its files, which hold nothing of a memory."""
     return [Route("/", _send_page), Mount("/static", _PageFiles(directory=_FILES))]

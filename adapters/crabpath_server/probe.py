@@ -19,7 +19,7 @@ class Probe:
     """Asks the embedder once, so that no question waits for it, and answers ``/ready``."""
 
     def __init__(self, memory: CrabPath) -> None:
-        """A probe of ``memory``, whose embedder has not answered yet."""
+        """Make a probe of ``memory``, whose embedder has not answered yet."""
         self._memory = memory
         self._waits_for: str | None = "the embedder is loading"
         self._thread: threading.Thread | None = None
@@ -46,7 +46,7 @@ class Probe:
             self._waits_for = None
 
     async def check(self) -> Readiness:
-        """Whether all parts answer; those who ask at the same time share one answer."""
+        """Check whether all parts answer; concurrent calls share one answer."""
         self.warm_up()
         if self._waits_for is not None:
             return Readiness(ready=False, reason=self._waits_for)

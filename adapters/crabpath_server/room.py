@@ -29,7 +29,7 @@ class Places:
 
     @contextmanager
     def take(self, sender: str | None, amount: int = 1) -> Iterator[None]:
-        """Hold so many places of a sender within."""
+        """Hold some places of a sender in the block."""
         left = self._number - self._taken.total()
         if amount > left or (sender is not None and self._taken[sender] + amount > left):
             whose = "the server has" if sender is None else "the server has for this token"
@@ -45,10 +45,10 @@ class Places:
 
 
 class Room:
-    """Places and bytes that a server has for requests."""
+    """Limits on requests, and on bytes of their bodies, that a server handles at once."""
 
     def __init__(self, access: Access, requests: int, body_bytes: int) -> None:
-        """Room for so many requests, and as many that are still coming in."""
+        """Allow so many requests, and as many that are still being read."""
         self._access, self._body_bytes = access, body_bytes
         self._bytes = Places(_BODIES * body_bytes, "bodies of requests")
         self._coming = Places(requests, "requests that have not come in")

@@ -21,7 +21,7 @@ from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_server.answers import ApiOutput, Sent
-from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText
+from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
 
 # Fields that name documents, which senders know by names without the directory of the server.
 _DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
@@ -149,7 +149,7 @@ def _to_answer(answer: Answer) -> QueryAnswer:
 
 
 async def _to_fields(call: Call, body: ApiInput, *but: str) -> dict[str, Any]:
-    """The fields that were sent, with documents as they are stored, without those in ``but``."""
+    """Return the fields that were sent but for ``but``, with stored names of documents."""
     fields = body.to_options(*but)
     for name in _DOCUMENTS & fields.keys():
         if fields[name]:
@@ -393,9 +393,6 @@ class FeedbackBody(ApiInput):
     )
     user: str | None = None
     session: str | None = Field(None, description="The conversation that it comes from.")
-    strict: bool = Field(
-        default=True, description="False answers with the receipt of refused feedback."
-    )
 
 
 class FeedbackList(ApiOutput):
@@ -413,10 +410,18 @@ class UndoBody(ApiInput):
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     """Learn from the outcome of a turn."""
+    receipt = await give_or_refuse(call, body)
+    if receipt.status == "refused":
+        raise RefusedFeedbackError(receipt)
+    return receipt
+
+
+async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:
+    """As :func:`give_feedback`; refused feedback has a receipt, too."""
     fields = await _to_fields(call, body, "turn_id", "outcome")
     fields["user"] = body.user if body.user is not None else call.grant.giver
     receipt: Receipt = await call.memory.aio.record(
-        body.turn_id, body.outcome, namespace=call.namespace, **fields
+        body.turn_id, body.outcome, namespace=call.namespace, strict=False, **fields
     )
     return receipt
 
@@ -494,7 +499,7 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
 
 
 def _find_last_turn(call: Call, session: str | None) -> str:
-    """Id of the turn that feedback without a turn would be about."""
+    """Find the id of the turn that feedback without a turn would be about."""
     seconds = call.memory.settings.learning.window_seconds
     name = None if session is None else parse_session(session)
     find = call.memory.store.turns.window
@@ -503,7 +508,7 @@ def _find_last_turn(call: Call, session: str | None) -> str:
     where = "" if name is None else f" in conversation {name!r}"
     msg = (
         f"namespace {call.namespace!r} has no turn{where} within the last {seconds:g} seconds "
-        "(LearningSettings.window_seconds): give the turn_id of the answer that was wrong"
+        "(the setting learning.window_seconds): give the turn_id of the answer that was wrong"
     )
     raise InvalidInputError(msg)
 

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import MOST_CHARACTERS, ApiInput, Call, Tool
-from crabpath_server.routes import FeedbackBody, give_feedback
+from crabpath_server.routes import FeedbackBody, give_or_refuse
 
 _SESSION = "Name of this conversation; the same at search, record_outcome and correct."
 
@@ -96,7 +96,7 @@ async def fetch_document(call: Call, given: FetchArguments) -> FetchedDocument:
 
 
 async def find_chunks(call: Call, name: str) -> list[Document]:
-    """The chunks of a document, or one chunk or note that the namespace sees."""
+    """Find the chunks of a document, or one chunk or note that the namespace sees."""
     stored = await call.names.find_one(name)
     found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
@@ -171,8 +171,7 @@ OUTCOME_TOOL = Tool("record_outcome", "Record how an answer went", "writes")
 async def judge_search(call: Call, given: OutcomeArguments) -> Receipt:
     """Learn from the outcome of a search."""
     fields = given.to_options("session")
-    body = FeedbackBody(**fields, session=given.session or None, strict=False)
-    receipt = await give_feedback(call, body)
+    receipt = await give_or_refuse(call, FeedbackBody(**fields, session=given.session or None))
     if receipt.status == "refused" and receipt.reason != "outranked":
         raise ToolError(receipt.note)
     return receipt
@@ -244,7 +243,7 @@ async def delete_all(call: Call, given: ForgetArguments) -> Deletion:
 
 
 def _find_url(name: str, metadata: Any) -> str:
-    """Address where people can read a document; without one, its MCP resource."""
+    """Find an address where people can read a document; without one, its MCP resource."""
     for key in ("url", "source"):
         place = metadata.get(key)
         if isinstance(place, str) and place.lower().startswith(("http://", "https://")):
@@ -253,5 +252,5 @@ def _find_url(name: str, metadata: Any) -> str:
 
 
 def make_uri(name: str) -> str:
-    """The resource of a document."""
+    """Make the URI of a document's resource."""
     return f"crabpath://documents/{quote(name, safe='')}"

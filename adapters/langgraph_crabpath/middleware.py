@@ -74,7 +74,7 @@ def find_answer(messages: Sequence[BaseMessage], structured: Any = None) -> str 
 
 
 def _find_exception_names(text: str) -> set[str]:
-    """Return the words of a text, and the base classes of those that name exceptions."""
+    """Find all words of a text, and base classes of the exceptions that they name."""
     words = set(re.findall(r"\w+", text))
     known = (error for error in _iterate_subclasses(BaseException) if error.__name__ in words)
     return words.union(*map(collect_exception_names, known))

@@ -81,7 +81,7 @@ class RetrieveNode(GraphNode):
     name = "crabpath_retrieve"
 
     def __init__(self, recall: Recall, keys: StateKeys) -> None:
-        """Use :func:`crabpath_retrieve`."""
+        """Make the node; :func:`crabpath_retrieve` is the public way."""
         self._recall, self._keys = recall, keys
 
     def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
@@ -92,7 +92,7 @@ class RetrieveNode(GraphNode):
         return self._write(found.documents, found.turn_id)
 
     def _write(self, documents: list[Document], turn_id: str | None) -> dict[str, Any]:
-        """The update of the state; without a turn where parallel branches name no key for it."""
+        """Return the update of the state; without the turn if the graph has no key for it."""
         turn = self._keys["turn_key"]
         return {self._keys["documents_key"]: documents, **({turn: turn_id} if turn else {})}
 
@@ -227,7 +227,7 @@ class FeedbackNode(GraphNode):
         namespace: Namespace | None,
         source: RewardSource,
     ) -> None:
-        """Use :func:`crabpath_feedback`."""
+        """Make the node; :func:`crabpath_feedback` is the public way."""
         self._retriever, self._keys = retriever, keys
         self._ask, self._namespace, self._source = ask, namespace, source
 
@@ -248,7 +248,7 @@ class FeedbackNode(GraphNode):
         return {self._keys["feedback_key"]: _unwrap(receipts)}
 
     def _find_turns(self, state: Any) -> list[str]:
-        """The turns of the last question in the state; none where it had no words."""
+        """Find the turns of the last question in the state; none if the question was blank."""
         turn, documents = self._keys["turn_key"], self._keys["documents_key"]
         held = get_value(state, documents)
         if named := turn and get_value(state, turn):
@@ -352,7 +352,7 @@ def crabpath_feedback(
 
 
 def _unwrap(found: list[Any]) -> Any:
-    """The only one; a list of several."""
+    """Return the only item of a list, or a list of several."""
     return found[0] if len(found) == 1 else found
 
 

@@ -165,12 +165,12 @@ def _call(
 
 
 def _read_user(config: RunnableConfig) -> Any:
-    """The user authenticated by a LangGraph server; None without one."""
+    """Read the user authenticated by a LangGraph server; None without one."""
     return get_value(config.get("configurable", {}).get(_USER), "identity")
 
 
 def _read_run(config: RunnableConfig, *names: str) -> list[Any]:
-    """Values of the runtime's context, then of ``config["configurable"]``; None where missing."""
+    """Read values from the runtime's context, then ``config["configurable"]``; None if missing."""
     places = find_runtime(config).context, config.get("configurable", {})
     return [get_value(place, name) for place in places for name in names]
 
@@ -269,7 +269,7 @@ def _describe_hop(hop: Hop) -> dict[str, Any]:
 
 
 def find_last_turns(documents: Any) -> list[str]:
-    """Find the ids of the turns that the last step returned: several of parallel branches."""
+    """Find ids of the turns of the last step, which are several with parallel branches."""
     steps: dict[str, Mapping[str, str]] = {}
     for document in reversed(documents or ()):
         block = read_answer_block(getattr(document, "metadata", {}))
@@ -281,6 +281,6 @@ def find_last_turns(documents: Any) -> list[str]:
 
 
 def _is_parallel(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two retrievals were made in one step of each graph that both ran in."""
+    """Whether two retrievals ran in the same step of every graph that both have in common."""
     shared = one.keys() & other.keys()
     return bool(shared) and all(one[graph] == other[graph] for graph in shared)

@@ -107,13 +107,13 @@ class CrabPathSearchItem(SearchItem):
         turn_namespace: str | None = None,
         document_id: str | None = None,
     ) -> None:
-        """An item of a search; arguments as the attributes."""
+        """Make an item of a search; arguments as the attributes."""
         super().__init__(namespace, key, value, created_at, updated_at, score)
         self.probability, self.turn_id = probability, turn_id
         self.turn_namespace, self.document_id = turn_namespace, document_id
 
     def dict(self) -> builtins.dict[str, Any]:
-        """The item as plain values, as checkpoints and servers keep it; with its turn, if any."""
+        """Return the item as plain values for checkpoints and servers, with its turn, if any."""
         plain: builtins.dict[str, Any] = super().dict()
         if self.turn_id is not None:
             plain |= {name: getattr(self, name) for name in CrabPathSearchItem.__slots__}
@@ -247,7 +247,7 @@ class CrabPathStore(BaseStore):
 
     @property
     def index_config(self) -> IndexConfig:
-        """The configuration that was given, with ``dims``, ``embed`` and ``fields`` in any case."""
+        """Return the given configuration, with ``dims``, ``embed`` and ``fields`` in any case."""
         known = {
             "embed": self._memory.embedder.embeddings,
             "fields": [*self._fields],
@@ -257,7 +257,7 @@ class CrabPathStore(BaseStore):
         return IndexConfig(**{**known, "dims": dims})  # type: ignore[typeddict-item]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several operations; those that read come first, and one put for each key.
+        """Perform several operations: reads first, and of several puts for one key the last.
 
         Args:
             ops: Operations.
@@ -321,7 +321,7 @@ class CrabPathStore(BaseStore):
         return await arun(self._record_steps(about, outcome, prefix, fields))
 
     def find_turn_namespace(self, prefix: Labels) -> str:
-        """The namespace of the memory in which searches under a namespace prefix learn."""
+        """Return the memory's namespace in which searches under a prefix learn."""
         given = self._turn_namespace
         if given is None:
             return _make_place(prefix)
@@ -376,7 +376,7 @@ class CrabPathStore(BaseStore):
         return {item.name: item for item in found}
 
     def _read_live(self, names: Iterable[str]) -> "dict[str, _StoredItem]":
-        """The items with these names, without those that reads omit."""
+        """Read the items with these names, without those that reads omit."""
         existing = self._read_existing(names)
         return {name: item for name, item in existing.items() if self._is_live(item)}
 
@@ -394,7 +394,7 @@ class CrabPathStore(BaseStore):
         report.require_all(self._memory.settings.ingest.unusable_vectors)
 
     def _renew(self, names: Sequence[str]) -> None:
-        """Begin the times to live of some items anew."""
+        """Renew the times to live of some items."""
         memory = self._memory
         with memory.store.hold_ingest_lock():  # else it would write back what others replace
             chunks: dict[str, list[Document]] = {}
@@ -525,7 +525,7 @@ class CrabPathStore(BaseStore):
     def _retrieve(
         self, prefix: Labels, query: str, wanted: Mapping[str, Any], limit: int
     ) -> Operations[Answer | None]:
-        """The turn of a search; None where no item passes the filter."""
+        """Search, and return the answer; None if no item passes the filter."""
         condition, complete = _translate_filter(wanted)
         options: QueryOptions = {
             **self._options,
@@ -555,7 +555,7 @@ class CrabPathStore(BaseStore):
         return answer
 
     def _find_live(self, chunks: Sequence[str]) -> set[str]:
-        """The chunks among some whose item has not expired."""
+        """Find the chunks among some whose item has not expired."""
         found = _read_items(self._memory.get_by_ids(list(chunks)))
         return {chunk for item in found if not item.is_expired() for chunk in item.chunks}
 
@@ -567,7 +567,7 @@ class CrabPathStore(BaseStore):
         *,
         indexed: bool | None = None,
     ) -> list["_StoredItem"]:
-        """Items under a prefix that pass a filter, in the order of their ids.
+        """List items under a prefix that pass a filter, in the order of their ids.
 
         ``indexed`` says which: those that searches find, the others, or None for both.
         """
@@ -604,7 +604,7 @@ class CrabPathStore(BaseStore):
         return sorted(passed)[op.offset : op.offset + op.limit]
 
     def _iterate_pages(self, place: str, *, whole: bool = True) -> Iterator[list[str]]:
-        """Names of the items under a place; not ``whole``, only some of each namespace."""
+        """Yield names of the items under a place; not ``whole``, only some of each namespace."""
         after: str | None = None
         while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
             yield names
@@ -614,7 +614,7 @@ class CrabPathStore(BaseStore):
 
 
 class _StoredItem(NamedTuple):
-    """An item as its document holds it."""
+    """An item as stored in its document."""
 
     namespace: Labels
     key: str
@@ -694,20 +694,20 @@ class _Put(NamedTuple):
 
 
 class _TextSplitter(TextSplitter):
-    """Cuts an item between its texts."""
+    """A splitter that cuts an item between its texts."""
 
     def split_text(self, text: str) -> list[str]:
         return text.split(_JOINT)
 
 
 def _make_expiry(ttl: float) -> dict[str, Any]:
-    """The entries of an item for a time to live, in minutes, that begins now."""
+    """Make the entries of an item for a time to live, in minutes, that begins now."""
     end = datetime.now(timezone.utc) + timedelta(minutes=ttl)
     return {"ttl": ttl, "expires_at": end.isoformat()}
 
 
 def _list_aged(items: Iterable[_StoredItem]) -> set[str]:
-    """Names of the items whose time to live has begun long enough ago to begin anew."""
+    """List the names of items whose time to live began long enough ago to be renewed."""
     now = datetime.now(timezone.utc)
     return {
         item.name
@@ -719,12 +719,12 @@ def _list_aged(items: Iterable[_StoredItem]) -> set[str]:
 
 
 def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids in parts, each of which a memory takes at once."""
+    """Split ids into parts that a memory takes at once."""
     return (ids[start : start + MOST_IDS] for start in range(0, len(ids), MOST_IDS))
 
 
 def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
-    """The items among chunks, each once."""
+    """Read the items among chunks, each once."""
     found: dict[str, _StoredItem] = {}
     for document in documents:
         name, item = str(document.metadata.get("source")), document.metadata.get(_ITEM)
@@ -748,7 +748,7 @@ def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
 
 
 def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
-    """Items that a batch writes, by id, the last one of each."""
+    """Collect the items that a batch writes, by id: of each the last one."""
     puts: dict[str, _Put] = {}
     for op in ops:
         if isinstance(op, PutOp):
@@ -800,7 +800,7 @@ def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _list_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[str, ...]:
-    """The texts at some paths of a value; of the whole value one, with its leaves."""
+    """List the texts at some paths of a value; of the whole value one, with its leaves."""
     texts: list[str] = []
     for path in paths:
         texts += ["\n".join(_describe(value))] if path == "$" else get_text_at_path(value, path)
@@ -809,7 +809,7 @@ def _list_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[str, ..
 
 
 def _describe(value: Mapping[str, Any]) -> list[str]:
-    """Texts, numbers and flags of a value, each with its name unless it is the only one."""
+    """List texts, numbers and flags of a value, each with its name unless it is the only one."""
     leaves = list(_list_leaves(value))
     if len(leaves) == 1:
         return [text for _, text in leaves]
@@ -828,7 +828,7 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _escape(label: str) -> str:
-    """A label with escapes for separators and for characters that databases do not store."""
+    """Escape separators and characters that databases do not store in a label."""
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):06X}", label) or "%"
 
 
@@ -837,12 +837,12 @@ def _unescape(text: str) -> str:
 
 
 def _make_place(labels: Iterable[str]) -> str:
-    """The text that the ids of all items under a namespace prefix begin with, and no other ids."""
+    """Make the text with which the ids of all items under a namespace prefix begin."""
     return f"{_ROOT}/" + "".join(f"{_escape(label)}/" for label in labels)
 
 
 def _make_id(namespace: Iterable[str], key: str) -> str:
-    """Id and source of an item's document; the colon sets it apart from lower namespaces."""
+    """Make id and source of an item's document; a colon sets it apart from deeper namespaces."""
     name = f"{_make_place(namespace)}:{_escape(key)}"
     if len(name) > _MAX_ID_LENGTH:
         msg = (
@@ -854,7 +854,7 @@ def _make_id(namespace: Iterable[str], key: str) -> str:
 
 
 def _read_id(name: str) -> tuple[Labels, str]:
-    """Namespace and key of the item with an id."""
+    """Parse an item's id to its namespace and key."""
     *labels, key = name.removeprefix(f"{_ROOT}/").split("/")
     return tuple(map(_unescape, labels)), _unescape(key[1:])
 
@@ -868,7 +868,7 @@ def _matches(condition: MatchCondition, labels: Labels) -> bool:
 
 
 def _read_filter(wanted: object) -> dict[str, Any]:
-    """A filter with plain values."""
+    """Convert the values of a filter to plain ones."""
     require_bounded(wanted)
     if not isinstance(wanted, Mapping):
         msg = f"a store filters by a mapping of fields to values, not by a {type(wanted).__name__}"
@@ -907,7 +907,7 @@ def _read_condition(given: Any) -> Any:
 
 
 def _to_filterable(value: object) -> str | float | None:
-    """A value as vector indexes hold it; None where they cannot filter by it.
+    """Convert a value to the form in vector indexes; None if they cannot filter by it.
 
     Numbers beyond those that a float holds exactly are rounded: they stay on their side of others.
     """
@@ -921,7 +921,7 @@ def _to_filterable(value: object) -> str | float | None:
 
 
 def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The part of a filter that a vector index applies; and whether that is all of it."""
+    """Translate what a vector index can apply of a filter; also return whether that is all."""
     condition: dict[str, Any] = {}
     for name, value in wanted.items():
         if name in _GROUPS:
@@ -936,7 +936,7 @@ def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def _is_known(operator: str, value: Any) -> bool:
-    """Whether vector indexes compare so: texts and flags by equality, numbers in every way."""
+    """Whether vector indexes know such a comparison: of texts and flags only equality."""
     if operator in _LISTS:
         return isinstance(value, list) and all(_is_known("$eq", part) for part in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):

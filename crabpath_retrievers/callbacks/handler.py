@@ -92,7 +92,7 @@ class ChainListener:
     def on_end(
         self, output: Any, *, run_id: UUID, streamed: bool = False, **_: Any
     ) -> list[Feedback]:
-        """Handle the end of a run; of a model, whose streamed answer is complete, ``streamed``."""
+        """Handle the end of a run; ``streamed``: of a model whose streamed answer is complete."""
         root = self.runs.end(str(run_id), streamed=streamed)
         if root is None:
             return []
@@ -107,7 +107,7 @@ class ChainListener:
     def on_error(
         self, error: BaseException, *, run_id: UUID, kind: EventKind = "chain_error", **_: Any
     ) -> list[Feedback]:
-        """Handle the error of a run; that of a tool counts whether or not the chain fails, too."""
+        """Handle the error of a run; that of a tool counts even if the chain goes on."""
         chain = self.runs.find_open(str(run_id))
         if chain is None:
             return []
@@ -163,7 +163,7 @@ class ChainListener:
         )
 
     def _find_stored_turn(self, name: str) -> ChainRun | None:
-        """Find a turn in the store, unless a server has it, by its id or its retriever run."""
+        """Find a turn in the local store by its id or its retriever run; None on a server."""
         store: GraphStore | None = self.memory.store
         logged = None if store is None else store.turns.find(to_storable(name))
         if logged is None:
@@ -176,7 +176,7 @@ class ChainListener:
     def _collect_feedback(self, root: ChainRun, *, counts: bool) -> list[Feedback]:
         """Make the feedback for a chain that ended.
 
-        Explicit signals always count, observed ones only if the chain is complete.
+        Explicit signals always count, observed ones only with ``counts``.
         """
         explicit = [signal for signal in root.signals if signal.explicit]
         chosen = select_most_specific(root.signals if counts and not root.paused else explicit)

@@ -40,7 +40,7 @@ _ALL_FIELDS = {*_OWN_FIELDS, *SignalFields.__annotations__, *TARGET_FIELDS}
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSignal:
-    """A signal about a chain.
+    """One event or statement about how a chain did.
 
     Attributes:
         kind: Kind of the event.
@@ -261,7 +261,7 @@ class ChainTracker:
         return f"{self._seconds:g} seconds, the last {self._most} of them"
 
     def __len__(self) -> int:
-        """Number of open runs."""
+        """Count the open runs."""
         with self._lock:
             return len(self._runs)
 

@@ -136,7 +136,7 @@ DEMO_STORE = "demo-memory"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Printer of a command.
+    """Output of a command, in a form for people and one for programs.
 
     Attributes:
         data: Printed as JSON with ``--json``.
@@ -153,7 +153,7 @@ class Output:
     code: int = 0
 
     def print(self, *, as_json: bool) -> None:
-        """Print it, and exit with its code unless that is 0."""
+        """Print the output, then exit with its code unless that is 0."""
         if as_json:
             typer.echo(json.dumps(self.data))
         else:
@@ -170,7 +170,7 @@ class Output:
 def make_table(
     columns: Sequence[str | Column], rows: Iterable[Sequence[RenderableType]], **options: Any
 ) -> Table:
-    """A table, without lines unless ``options`` say so; texts in cells are shown as they are."""
+    """Make a table, without lines unless ``options`` say so; markup in cells is not read."""
     table = Table(*columns, **{"box": None, "pad_edge": False, **options})
     for row in rows:
         table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
@@ -178,12 +178,12 @@ def make_table(
 
 
 def list_counts(counts: Mapping[str, int]) -> str:
-    """Numbers with the things they count: ``3 added, 1 removed``."""
+    """Format counts with their names: ``3 added, 1 removed``."""
     return ", ".join(f"{number} {name}" for name, number in counts.items())
 
 
 def dim(text: str) -> str:
-    """A text for people, escaped, that is less important than the others."""
+    """Dim a text that is less important than the others; its markup is escaped."""
     return f"[dim]{escape(text)}[/dim]"
 
 
@@ -210,7 +210,7 @@ def existing_store(store: str) -> Iterator[GraphStore]:
 
 @contextmanager
 def catch_signals() -> Iterator[Event]:
-    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
+    """Yield an event that the first SIGTERM or SIGINT sets; a second one ends the process."""
     ended = Event()
     former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
@@ -228,15 +228,15 @@ def catch_signals() -> Iterator[Event]:
 
 
 def stored_settings(store: GraphStore) -> Settings:
-    """The settings that the process which serves a memory has published in its store."""
+    """Read the settings that the process serving a memory has published in its store."""
     return parse_settings(read_published_settings(store))
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:
-    """A time in ISO 8601, as it is given; None for none.
+    """Parse a time in ISO 8601; None for None.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: The text is no such time.
     """
     try:
         return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -246,7 +246,7 @@ def parse_time(option: str, text: str | None) -> datetime | None:
 
 
 def _list_parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a command, among them each key of its ``**`` options; None by default."""
+    """List the parameters of a command, each key of its ``**`` options too, None by default."""
     found, kind = list[inspect.Parameter](), inspect.Parameter.KEYWORD_ONLY
     for parameter in inspect.signature(command).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -276,9 +276,9 @@ class Program(TyperGroup):
 
 
 def take_place(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose only place is a store takes it as an argument, too.
+    """Let a command take its store as an argument, too, if it has no other argument.
 
-    One that takes a ``file`` takes it as an argument before that.
+    A command with a ``file`` takes the file first, or the store and then the file.
     """
     parameters, kind = _list_parameters(command), inspect.Parameter.KEYWORD_ONLY
     names = {parameter.name for parameter in parameters}
@@ -304,7 +304,7 @@ def take_place(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _load_embedder(name: str) -> Any:
-    """The object that ``module:attribute`` names; any other text as it is, such as a provider's."""
+    """Load the object that ``module:attribute`` names; return any other text as it is."""
     try:
         found = load_attribute(name)
     except Exception as error:  # whatever a module of others raises
@@ -317,10 +317,10 @@ def _load_embedder(name: str) -> Any:
 
 
 def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
-    """Refuse two stores, of which one would be ignored; an environment variable gives way.
+    """Refuse a store as argument beside another as ``--store``, which would be ignored.
 
     Raises:
-        InvalidInputError: The option ``--store`` was given, and is another one.
+        InvalidInputError: ``--store`` was given, and names another store.
     """
     source = context.get_parameter_source("store")
     said = source is not None and source.name == "COMMANDLINE"
@@ -338,14 +338,14 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
 def _declare(
     wrapper: Callable[..., None], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The wrapper, with parameters that Typer reads."""
+    """Give a wrapper the parameters from which Typer makes the command line."""
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
 def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[..., None]:
-    """A command that prints what a function returns, as JSON with the option ``--json``."""
+    """Make a command that prints the output of a function, as JSON with ``--json``."""
 
     @wraps(command)
     def wrapper(*args: Any, as_json: bool, **kwargs: Any) -> None:
@@ -376,7 +376,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]  # of the click that typer brin
 
 
 class _Command(TyperCommand):
-    """A command that says how to give it a text which begins with a dash."""
+    """A command whose error explains how to pass a text that begins with a dash."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line."""
@@ -419,8 +419,8 @@ def add_group(app: typer.Typer, panel: str, name: str, summary: str, commands: C
 def add_parts(app: typer.Typer) -> None:
     """Add the commands of all installed distributions; one that fails is left out.
 
-    Of one of ours its commands say why, and the help does; of another one each command does. None
-    replaces a command of ours.
+    For a failed part of CrabPath, its commands and the help say why; of another distribution a line
+    on standard error does. No distribution can replace a command of CrabPath.
     """
     parts = [(part.dist, part) for part in entry_points(group="crabpath.commands") if part.dist]
     failed: dict[str, str] = {}

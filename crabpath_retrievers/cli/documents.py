@@ -204,12 +204,12 @@ def run_sync(
 
 
 def _warn_of(skipped: Mapping[str, str]) -> list[str]:
-    """Say which files, and parts of files, were not read, and why."""
+    """List which files, or parts of files, were not read, and why."""
     return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
-    """Counts of added, changed and deleted sections by file, with its former name."""
+    """Count added, changed and deleted sections by file; a renamed file has both names."""
     files: dict[str, Counter[str]] = {}
     for section in sections:
         files.setdefault(_describe_source(section), Counter())[section.fate] += 1
@@ -217,14 +217,14 @@ def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
 
 
 def _describe_section(section: Section) -> tuple[str, ...]:
-    """Fate, similarity, title and source."""
+    """Format a section as a row: fate, similarity, title and source."""
     similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
     title = section.node.title or section.node.content[:60]
     return section.fate, similarity, title, _describe_source(section)
 
 
 def _describe_source(section: Section) -> str:
-    """The source of a section, after its former one if that is another."""
+    """Format the source of a section: ``former → present`` if it was moved."""
     source = section.node.source
     was = source if section.was is None else section.was.source
     return source if was == source else f"{was} → {source}"
@@ -354,7 +354,7 @@ def _list_turns(found: Sequence[TurnRecord]) -> _Listed:
 
 
 def _make_list(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table that leaves nothing out; ids of usual length stay on one line, to be copied."""
+    """Make a table that cuts no cell; ids of usual length stay on one line, to be copied."""
     first, *others = columns
     short = all(len(row[0]) <= _ID_WIDTH for row in rows)
     kept = Column(first, no_wrap=short, overflow="fold")
@@ -375,7 +375,7 @@ def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
 
 
 def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str | None:
-    """Place of a memory's vectors, as far as it is known without opening them."""
+    """Describe where a memory's vectors are, without opening them; None if unknown."""
     meta = opened.catalog.meta()
     wrapped = wrapped_store(meta)
     if wrapped is not None:

@@ -101,7 +101,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
 
 
 def _show_receipt(receipt: Receipt, failure: str | None) -> Output:
-    """Counts of what was done, or the reason of the failure."""
+    """Show the status of feedback; or, for a failure, the reason as an error."""
     if failure is not None:
         reason = f"[red]{failure}:[/red] {escape(str(receipt.note))}"
         return Output(receipt._asdict(), errors=[reason], code=2)
@@ -276,7 +276,7 @@ def _pull_langsmith(
     keys: list[str] | None,
     namespace: str | None,
 ) -> dict[str, int]:
-    """Record the feedback of a LangSmith project; counts by result."""
+    """Record the feedback of a LangSmith project; return counts by result."""
     langsmith = load_part("crabpath_retrievers.parts.langsmith.pull")
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     options = {"since": since, "policy": policy, "namespace": namespace}

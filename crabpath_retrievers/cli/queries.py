@@ -228,7 +228,7 @@ def run_query(  # noqa: PLR0913  each is an option of the command
 
 
 def _describe_hit(item: RetrievedDocument, question: str) -> Text:
-    """Score, title and route; excerpt; source; and the id, on a line of its own to be copied."""
+    """Format a hit: score, title, route; excerpt; source; the id on a line of its own."""
     node = item.node
     route = " → ".join(edge.kind for edge in item.returned.path) or "search"
     lines = _find_excerpt(node.content, question)
@@ -242,9 +242,9 @@ def _describe_hit(item: RetrievedDocument, question: str) -> Text:
 
 
 def _find_excerpt(content: str, question: str) -> list[str]:
-    """At most two lines from the sentence on that shares most with a question.
+    """Find the passage of a text that shares most with a question, cut to two lines.
 
-    That is most letters of the question's words; the first such sentence, text before code.
+    It shares the most letters in common words; text counts before code, and the first of equals.
     """
     asked = {*list_query_words(question)}
     passages = [
@@ -264,7 +264,7 @@ def _find_excerpt(content: str, question: str) -> list[str]:
 
 
 def _list_paragraphs(content: str) -> list[tuple[bool, str]]:
-    """Whether it is code, and the text of each paragraph, item, row and line of code."""
+    """Split a text into paragraphs, items and lines of code, each with whether it is code."""
     is_code, begins, found = False, True, list[tuple[bool, str]]()
     for line in content.splitlines():
         if fence := _FENCE.match(line):
@@ -281,9 +281,9 @@ def _list_paragraphs(content: str) -> list[tuple[bool, str]]:
 
 
 def _open_for_queries(store: str, **opening: Unpack[QueryFlags]) -> CrabPath:
-    """Open a memory; one with a directory of vectors over those in the graph store.
+    """Open a memory; vectors in a local directory are read from the graph store instead.
 
-    So a question neither waits for the process that holds the directory, nor lets one wait.
+    So a question need not wait for another process that has locked the directory.
     """
     given: dict[str, Any] = {**opening}
     vectors = opening.get("vectors")
@@ -317,7 +317,7 @@ def show_demo_result(
 
 
 def explanation_table(explanation: Explanation) -> Table:
-    """One row per document: probability, route, and the features with the largest share."""
+    """Make a table of a turn's documents: probability, route, features with largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
     table.caption = _routing_summary(explanation.turn)
     for row in explanation.to_lines():
@@ -327,7 +327,7 @@ def explanation_table(explanation: Explanation) -> Table:
 
 
 def _routing_summary(turn: Turn) -> str | None:
-    """Calls, tokens and cost of a chat model in the turn; None where none was used."""
+    """Format calls, tokens and cost of a chat model in a turn; None if none was used."""
     asked = turn.llm_calls + turn.llm_cached_calls
     if not (asked or turn.routing):
         return None
@@ -361,6 +361,6 @@ def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
 
 
 def _describe_install(extra: str) -> str:
-    """The command that installs an extra, as a line; nothing where it is installed."""
+    """Format the command that installs an extra; empty where it is installed."""
     is_missing = bool(list_missing(EXTRAS[extra]))
     return f"  pip install 'crabpath-retrievers\\[{extra}]'\n" if is_missing else ""

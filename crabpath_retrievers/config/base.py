@@ -41,7 +41,7 @@ class ValidatedSettings(BaseModel):
             raise InvalidInputError(_explain_refusal(type(self), values, error)) from None
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated like new settings.
+        """Copy the settings with some fields changed, validated like new settings.
 
         Raises:
             InvalidInputError: A changed value cannot be used.
@@ -53,7 +53,7 @@ class ValidatedSettings(BaseModel):
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in self}
 
     def require_order(self, low: str, high: str, *, equal: bool = False) -> Self:
-        """These settings, if the field ``low`` is below ``high``, or perhaps equal to it.
+        """Require that field ``low`` is below ``high``, or with ``equal`` at most ``high``.
 
         Raises:
             InvalidInputError: It is not.
@@ -78,7 +78,7 @@ class ValidatedSettings(BaseModel):
 
 
 def to_tuple(value: Any) -> Any:
-    """A list or a set as a tuple; everything else as it is."""
+    """Convert a list or a set to a tuple; return any other value as it is."""
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
 
@@ -103,7 +103,7 @@ _LIMITS = (-sys.float_info.max, sys.float_info.max)
 
 
 def complete_mapping(what: str, defaults: Mapping[Any, Any]) -> Callable[[Any], Any]:
-    """A validator of values by name, which fills in those that are not given.
+    """Make a validator of values by name that fills in the defaults of missing names.
 
     Args:
         what: What a name denotes, for messages: "metric of health".
@@ -156,7 +156,7 @@ def _to_range(what: str, value: Any, limits: Range | None) -> Range:
 def _explain_refusal(
     kind: type[ValidatedSettings], values: Mapping[str, Any], error: ValidationError
 ) -> str:
-    """One sentence about the first error."""
+    """Explain the first error of a validation in one sentence."""
     first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInputError):
@@ -171,7 +171,7 @@ def _explain_refusal(
 
 
 def explain_first_error(error: ValidationError) -> str:
-    """The first error of a validation: its place in the data, if any, and what is wrong."""
+    """Explain the first error of a validation: its place in the data, and what is wrong."""
     first = error.errors(include_url=False, include_input=False)[0]
     message = first["msg"][:1].lower() + first["msg"][1:]
     return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])

@@ -114,7 +114,7 @@ class OutcomePolicy(ValidatedSettings):
         return found
 
     def first(self, seen: Collection[EventKind]) -> EventKind | None:
-        """Return the highest kind in the table that counts; None if none does."""
+        """Return the highest of the given kinds, in the table above, that counts; None if none."""
         return next(
             (kind for kind in get_args(EventKind) if kind in seen and self.rule(kind).on), None
         )

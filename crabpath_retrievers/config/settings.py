@@ -201,9 +201,9 @@ class IngestSettings(ValidatedSettings):
 class PrefixSettings(ValidatedSettings):
     """Prefixes of embedded texts, where the model needs them.
 
-    None for what the memory remembers; a new one takes what the makers of the model document, as
-    far as it is known by its name and its class does not add it. A change of either is a change of
-    the embedder.
+    None uses the prefixes that the memory remembers. A new memory takes those documented by the
+    makers of a known model, unless its class adds them itself. Changing one counts as changing the
+    embedder.
     """
 
     query: str | None = None
@@ -326,17 +326,17 @@ _WIDEST = AutotuneSettings(rails=WIDEST_RAILS)
 
 
 def dump_knobs(knobs: Knobs, settings: Settings) -> str | None:
-    """The knobs that differ from the settings, as JSON; None when all are equal."""
+    """Write the knobs that differ from the settings as JSON; None when all are equal."""
     changed = dict(knobs.to_dict().items() - settings.knobs.to_dict().items())
     return json.dumps(changed, sort_keys=True) if changed else None
 
 
 def load_knobs(text: str | None, settings: Settings) -> Knobs:
-    """The knobs of a namespace.
+    """Load the knobs of a namespace: the stored values, and the settings for all others.
 
     Args:
-        text: JSON of those that differ from the settings.
-        settings: Give the others.
+        text: JSON of the knobs that differ from the settings; None without any.
+        settings: Settings that give the other knobs.
 
     Raises:
         StoreError: The JSON is damaged.
@@ -349,7 +349,7 @@ def load_knobs(text: str | None, settings: Settings) -> Knobs:
 
 
 def apply_knobs(settings: Settings, text: str | None) -> Settings:
-    """The settings of a namespace with these knobs; damaged knobs are ignored."""
+    """Return the settings of a namespace with its stored knobs; damaged knobs are ignored."""
     knobs = _parse_or_ignore(text)
     if not knobs:
         return settings
@@ -361,7 +361,7 @@ def apply_knobs(settings: Settings, text: str | None) -> Settings:
 
 
 def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
-    """The tier thresholds of a namespace with these knobs; every query needs them."""
+    """Return the tier thresholds of a namespace with its stored knobs, for every query."""
     knobs = _parse_or_ignore(text)
     if _REFLEX not in knobs:
         return tiers
@@ -371,7 +371,7 @@ def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
 
 @lru_cache(maxsize=1024)
 def _parse_or_ignore(text: str | None) -> Mapping[str, Any]:
-    """Knobs by name; no query fails because they are damaged."""
+    """Parse stored knobs; damaged ones are logged and ignored, so that queries still work."""
     try:
         return _parse_knobs(text)
     except ValueError as error:

@@ -80,7 +80,7 @@ def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Oper
 
 
 def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
-    """As :func:`perform`, of a function that may take or wait minutes, such as an ingest."""
+    """As :func:`perform`, for a function that may take minutes, such as an ingest."""
     result: T = yield Operation(partial(function, *args, **kwargs), slow=True)
     return result
 
@@ -152,14 +152,14 @@ _SLOW_THREADS = 16
 
 
 class _Places:
-    """Places of the threads of an event loop that work at the same time."""
+    """Limits how many threads of an event loop work at the same time."""
 
     def __init__(self, free: int) -> None:
         # A semaphore of asyncio would keep the loop, and the loop its threads.
         self._free, self._waiting = free, deque[asyncio.Future[None]]()
 
     async def take(self) -> None:
-        """Take a place, in the order of asking."""
+        """Wait for a free place and take it; the first to ask gets the first."""
         if self._free:
             self._free -= 1
             return
@@ -173,7 +173,7 @@ class _Places:
             raise
 
     def give(self) -> None:
-        """Give a place to the one that waits longest."""
+        """Give a free place to the operation that has waited longest."""
         while self._waiting:
             called = self._waiting.popleft()
             if not called.done():  # it was not cancelled
@@ -183,14 +183,14 @@ class _Places:
 
 
 class _Place:
-    """The place that an operation has taken."""
+    """The place that one operation has taken, until it leaves it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, places: _Places) -> None:
         self._loop, self._places = loop, places
         self._left = threading.Lock()
 
     def leave(self) -> None:
-        """Leave it to the next operation; safe to repeat."""
+        """Give the place back, once; safe to repeat."""
         if self._left.acquire(blocking=False):
             with suppress(RuntimeError):  # the loop was closed
                 self._loop.call_soon_threadsafe(self._places.give)
@@ -198,7 +198,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Threads:
-    """Threads of an event loop; slow operations have their own, and leave the others to queries."""
+    """Threads of an event loop; slow operations have threads of their own."""
 
     usual: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_AT_WORK + _ASIDE, "crabpath")
@@ -215,7 +215,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
 
 
 def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
-    """Call ``look`` after growing pauses until it finds something or ``may_come`` says no.
+    """Call ``look`` after growing pauses until it finds something or ``may_come`` is false.
 
     A thread that waits here keeps no other operation of its event loop from working.
     """
@@ -277,7 +277,7 @@ class AsyncView(Generic[T]):
 def off_loop(
     method: Callable[Concatenate[T, P], R], *, slow: bool = False
 ) -> Callable[Concatenate[AsyncView[T], P], Coroutine[Any, Any, R]]:
-    """The asynchronous form of a method, for the body of a view.
+    """Make the asynchronous form of a method, for the class body of a view.
 
     It has the parameters, result, errors and docstring of ``method`` and runs it in a worker
     thread, as a ``slow`` operation where that is said::
@@ -375,7 +375,7 @@ def apply_time_limit(method: F) -> F:
 
 
 def run_with_timeout(work: Callable[[], T], seconds: float) -> T:
-    """The result of ``work``, run in a thread that is abandoned when it takes too long.
+    """Return the result of ``work``, run in a thread that is abandoned on a timeout.
 
     The thread is a daemon, so that one that never ends does not keep the program from ending.
     """
@@ -401,7 +401,7 @@ async def arun_with_timeout(work: Callable[[], T], seconds: float | None = None)
 
 
 def make_timeout_error(seconds: float) -> TimeoutError:
-    """The error for a missing answer."""
+    """Make the error for an answer that did not come within some seconds."""
     return TimeoutError(f"no answer within {seconds:g} s")
 
 
@@ -518,15 +518,15 @@ class ObservedMemory(Protocol):
 
     @property
     def embedder(self) -> _Embedder:
-        """Turns texts into vectors."""
+        """Embedder of the memory."""
 
     @property
     def settings(self) -> Any:
-        """Its settings, with the time limit."""
+        """Settings of the memory, with the time limit."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed."""
+        """Whether the memory has not been closed."""
 
     def count_waiting(self) -> int:
         """Count the feedback that waits to be learned from."""
@@ -537,10 +537,10 @@ class ObservedMemory(Protocol):
 
 @contextmanager
 def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
-    """The current span while an operation on a memory goes on.
+    """Open a span for an operation on a memory, and record its error if it fails.
 
-    Yields the span, which records only where ``is_recording()``. The URL of the memory,
-    ``data_source``, is without password.
+    Yields the span, which records only where ``is_recording()``. ``data_source`` is the URL of the
+    memory without password.
     """
     span = _tracer.start_span(f"{operation} {data_source}", kind=SpanKind.CLIENT)
     if span.is_recording():
@@ -579,9 +579,9 @@ def captures_content() -> bool:
 
 @contextmanager
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
-    """The span of one query within its time limit, which is also counted and timed.
+    """Open a span for one query, limit its waiting time, and count and time it in the metrics.
 
-    See :func:`describe_turn`.
+    Yields the span; :func:`describe_turn` adds the result.
     """
     begun, failed = time.perf_counter(), dict[str, AttributeValue]()
     limited = limit_waiting(memory.settings.time_limit)
@@ -677,17 +677,17 @@ def describe_memory(
 
 
 def name_record(record: str) -> Mapping[str, AttributeValue]:
-    """Attributes that name the one record of an operation."""
+    """Return attributes that name the one record of an operation."""
     return {"gen_ai.memory.record.id": record, "gen_ai.memory.record.count": 1}
 
 
 def describe_receipt(receipt: Receipt) -> Mapping[str, AttributeValue]:
-    """Attributes of feedback that was recorded or undone."""
+    """Return attributes of feedback that was recorded or undone."""
     return {**name_record(receipt.feedback_id), "crabpath.feedback.status": receipt.status}
 
 
 def count_records(count: int) -> Mapping[str, AttributeValue]:
-    """Attributes of an operation on several records."""
+    """Return attributes that count the records of an operation."""
     return {"gen_ai.memory.record.count": count}
 
 
@@ -727,7 +727,7 @@ class _Instruments:
 
 
 def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
-    """The count over all open memories; no observation where a database does not answer."""
+    """Observe the feedback waiting in all open memories; unreachable databases are left out."""
     counts: dict[str, int] = {}
     try:
         with shorten_waiting(_PATIENCE):
@@ -758,7 +758,7 @@ def count_receipt(status: str) -> None:
 def count_lesson(gained: float | None = None) -> None:
     """Count feedback that was learned from.
 
-    ``gained`` is what learning gained on its turns; None where it does not tell.
+    ``gained`` is the gain of learning on the turns of the feedback; None if unknown.
     """
     for instruments in _instruments:
         instruments.learned.add(1)

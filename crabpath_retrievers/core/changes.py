@@ -20,7 +20,7 @@ from crabpath_retrievers.core.records import (
 
 
 class Change:
-    """A change of the graph store that is data.
+    """A change of the graph store, described as data.
 
     ``GraphStore.apply`` carries out all changes of one call in one transaction and journals them.
     """
@@ -51,8 +51,9 @@ class AdjustWeights(Change):
 class RecordTurn(Change):
     """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
-    ``owner`` is the key of the namespace when it was asked, without which nothing is stored: it was
-    forgotten since. 0 is a new one, which is created.
+    ``owner`` is the key that the namespace had when the question was asked; nothing is stored if
+    the namespace was forgotten since. 0 is for a namespace that does not exist yet, which is
+    created.
     """
 
     turn: Turn
@@ -106,8 +107,8 @@ class ConsumeFeedback(Change):
         exponent: Decay exponent to add.
         effects: What it changes in the ranking model, for undo.
         changes: The changes that follow from it; what they add is stored for undo.
-        created: When the feedback was given that was read, or ``ConflictError`` is raised; None if
-            it was not read.
+        created: Time at which the feedback that was read was given; if the stored one has another,
+            ``ConflictError`` is raised. None checks nothing.
     """
 
     namespace: str
@@ -149,10 +150,10 @@ class EpisodeContent(NamedTuple):
 
     Attributes:
         turns: Number of turns; 0 for an episode that does not exist.
-        labelled_turns: How many of them have the used documents named by the host.
+        labelled_turns: Number of these turns for which the host named the used documents.
         documents: Credit by node id.
         credit_by_user: Credit by user id and node id.
-        clock: Turn in which it was last added to; None for an episode that does not exist.
+        clock: Number of the last turn that added to it; None for an episode that does not exist.
     """
 
     turns: float = 0.0
@@ -166,9 +167,9 @@ class EpisodeContent(NamedTuple):
 class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
 
-    Turns and credit by node id are added, or subtracted below 0; ``clock`` is None for the current
-    turn of the namespace. ``before`` is what it held when it was read, or ``ConflictError`` is
-    raised; None if it was not read.
+    Turns and credit by node id are added; negative ones are subtracted. ``clock`` None is the
+    current turn of the namespace. If the stored episode differs from ``before``, which the caller
+    read, ``ConflictError`` is raised; None checks nothing.
     """
 
     namespace: str
@@ -222,8 +223,8 @@ NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
 class NoteEdge:
     """An edge of a note.
 
-    None as an end is the note itself. Where neither is, the weight, in [-1, 1], is added to the
-    present one.
+    An end that is None is the note itself; such an edge gets the given weight, in [-1, 1]. To an
+    edge between two other nodes the weight is added.
     """
 
     source: str | None
@@ -262,8 +263,7 @@ class KeepNote(Change):
 class UseNotes(Change):
     """Update the use counts of notes; ids of other nodes are ignored.
 
-    ``seen`` are notes whose probation starts again although they were not ``used`` by a successful
-    answer.
+    ``seen`` are further notes, not ``used`` by a successful answer, whose probation starts again.
     """
 
     namespace: str

@@ -27,7 +27,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 def list_missing(modules: Sequence[str]) -> list[str]:
-    """Select the modules that are not installed."""
+    """List which of some modules are not installed."""
     return [name for name in modules if find_spec(name) is None]
 
 

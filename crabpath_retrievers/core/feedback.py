@@ -152,7 +152,7 @@ class Feedback:
 
     @property
     def stated_documents(self) -> frozenset[str]:
-        """Documents that it calls relevant or irrelevant, whether they were returned or not."""
+        """Documents stated as relevant or irrelevant, returned or not."""
         return frozenset((*(self.relevant or ()), *(self.irrelevant or ())))
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _read_text(name: str, value: object) -> str | None:
-    """A text as it is stored; None of a blank one."""
+    """Normalise a text for storage; a blank one becomes None."""
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
@@ -201,7 +201,7 @@ def _read_text(name: str, value: object) -> str | None:
 
 
 def validate_user(name: object) -> str:
-    """Return the name of a user as it is stored."""
+    """Check the name of a user, and normalise it for storage."""
     user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
@@ -241,7 +241,7 @@ class Credit:
 
     @property
     def is_informative(self) -> bool:
-        """Whether it says anything: an outcome, or a relevant document."""
+        """Whether the outcome, or the credit of any document, is other than 0."""
         return bool(self.outcome) or any(self.documents.values())
 
     @property
@@ -338,7 +338,7 @@ class Baseline:
         return max(0.0, total / (count + _PRIOR_COUNT))
 
     def with_outcome(self, z: float) -> "Baseline":
-        """The baseline after one more outcome, which is compared with the one before it."""
+        """Return the baseline with one more outcome."""
         count = self.count + 1
         return _make_baseline(self.mean + (z - self.mean) / min(count, _MAX_COUNT), count)
 
@@ -368,7 +368,7 @@ class Baseline:
 
 
 def _make_baseline(mean: float, count: int) -> Baseline:
-    """A baseline; rounding may have carried a mean of ones slightly above one."""
+    """Make a baseline; a mean that rounding has carried beyond [-1, 1] is clipped."""
     return Baseline(max(-1.0, min(1.0, mean)), count)
 
 

@@ -120,12 +120,12 @@ def is_frequent(token: str) -> bool:
 
 
 def is_function_word(token: str) -> bool:
-    """Whether a word is part of any sentence, so that it names nothing."""
+    """Whether a word is a function word of a known language, which names nothing."""
     return is_frequent(token) or token in _OF_SENTENCES
 
 
 def require_language(code: str | None) -> str | None:
-    """One of ``LANGUAGES`` for a code such as "de", "de-AT" or "nb", or None."""
+    """Return the member of ``LANGUAGES`` for a code such as "de-AT" or "nb"; None for None."""
     if code is None:
         return None
     short = re.split("[-_]", code.strip().lower())[0]
@@ -138,7 +138,7 @@ def require_language(code: str | None) -> str | None:
 
 
 def detect_language(text: str, tokens: Collection[str]) -> str | None:
-    """The language of a text by its script or frequent words; None where they say too little."""
+    """Detect the language of a text by script or frequent words; None if they tell too little."""
     found = _ALL_FREQUENT.intersection(tokens)
     counts = Counter(language for word in found for language in _LANGUAGES_OF[word])
     if not text.isascii():
@@ -155,9 +155,9 @@ def find_script(text: str) -> str | None:
 
 
 def follows_article(token: str, *, after_article: bool) -> bool:
-    """Whether the word after a token of German has an article, which few names have.
+    """Whether the word after a German token has an article; few names have one.
 
-    ``after_article`` says whether the token, an adjective, has an article itself.
+    ``after_article`` says whether the token, perhaps an adjective, has an article itself.
     """
     if token in _ARTICLES:
         return True
@@ -179,7 +179,7 @@ def has_compounds(language: str | None) -> bool:
 def find_stem(word: str, language: str) -> str:
     """The stem of a word in lower case, of a language that has stems.
 
-    In German "ue" is as "ü"; in Hebrew up to two letters are prefixes.
+    In German "ue" counts as "ü"; in Hebrew up to two letters are cut as prefixes.
     """
     if language == "he":
         return _HEBREW_PREFIX.sub("", word, count=1)

@@ -54,7 +54,7 @@ class KeyCondition(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Conditions of which all (``$and``) or one (``$or``) must hold; empty ones stand alone."""
+    """Conditions of which all (``$and``) or one (``$or``) must hold; empty ones are not nested."""
 
     operator: str
     parts: "tuple[Condition, ...]"
@@ -65,7 +65,7 @@ EVERYTHING, NOTHING = Group("$and", ()), Group("$or", ())
 
 
 def require_bounded(condition: object) -> None:
-    """Refuse a filter larger than stores take; of functions and objects nothing is known."""
+    """Refuse a filter with too many conditions, values or levels; only mappings are checked."""
     waiting: list[tuple[Any, int]] = [(condition, 1)] if isinstance(condition, Mapping) else []
     conditions = values = 0
     while waiting:
@@ -118,10 +118,10 @@ def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
 def require_numbers(
     condition: object, records: Sequence[Mapping[str, Any]], *, only_dates: bool
 ) -> None:
-    """Refuse to compare a key by size where metadata have texts under it.
+    """Refuse a filter that compares a key by size where metadata hold texts under it.
 
-    ``records`` are chosen without regard to comparisons by size. With ``only_dates`` only dates as
-    texts are refused.
+    ``records`` are metadata found without the comparisons by size. With ``only_dates`` only texts
+    that are dates are refused.
     """
     for key in list_ordered_keys(condition):
         values = [metadata.get(key) for metadata in records]
@@ -137,7 +137,7 @@ def require_numbers(
 
 
 def parse_filter(condition: Mapping[str, Any], store: str, more: Sequence[str] = ()) -> Condition:
-    """The condition that a dictionary describes: ``EVERYTHING``, ``NOTHING``, or without these.
+    """Parse a dictionary to a condition: ``EVERYTHING``, ``NOTHING``, or one without either.
 
     Args:
         condition: The dictionary, not empty.
@@ -217,7 +217,7 @@ def _refuse_operator(operator: object, store: str) -> InvalidInputError:
 
 
 def join(operator: str, parts: Sequence[Condition]) -> Condition:
-    """All (``$and``) or one (``$or``) of some conditions, without those that change nothing."""
+    """Join conditions by ``$and`` or ``$or``, without those that change nothing."""
     nothing, decisive = (EVERYTHING, NOTHING) if operator == "$and" else (NOTHING, EVERYTHING)
     if decisive in parts:
         return decisive
@@ -226,7 +226,7 @@ def join(operator: str, parts: Sequence[Condition]) -> Condition:
 
 
 def group_by_kind(values: Sequence[Any]) -> list[list[Any]]:
-    """The values of a list by type, and fractions by themselves."""
+    """Group values by type; numbers that are not whole are a group of their own."""
     kinds: dict[tuple[type, bool], list[Any]] = {}
     for value in values:
         kinds.setdefault((type(value), is_fraction(value)), []).append(value)
@@ -234,7 +234,7 @@ def group_by_kind(values: Sequence[Any]) -> list[list[Any]]:
 
 
 def is_fraction(value: object) -> bool:
-    """Whether a value is no whole number, but a number."""
+    """Whether a value is a number that is not whole."""
     return isinstance(value, float) and not value.is_integer()
 
 
@@ -260,14 +260,14 @@ def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def list_keys(condition: Condition) -> set[str]:
-    """The keys that a condition reads."""
+    """Collect the keys that a condition reads."""
     if isinstance(condition, Group):
         return set[str]().union(*map(list_keys, condition.parts))
     return {condition.key}
 
 
 def _identify(value: object) -> tuple[bool, object]:
-    """A value that equals those of the same kind: True is no 1, and lists are no values."""
+    """Make a key to compare values by: True differs from 1, and lists count as no value."""
     return isinstance(value, bool), value if isinstance(value, (str, int, float)) else None
 
 
@@ -305,7 +305,7 @@ _MONTH_OF = {begin: n for n, names in enumerate(_MONTHS, 1) for begin in names.s
 
 
 def parse_date(value: object, *, last: bool = False) -> datetime | None:
-    """The moment that a value of metadata states; None where it states none without doubt.
+    """Parse the moment that a metadata value states; None if it states none, or is ambiguous.
 
     Args:
         value: A date; seconds or milliseconds since 1970; a number such as 20240531; or a text: ISO
@@ -344,7 +344,7 @@ def _parse_text(text: str, *, last: bool) -> datetime | None:
 
 
 def _parse_day(text: str) -> tuple[int, int | None, int | None] | None:
-    """Year, month and day of a text without a time; None where it is none, or in doubt."""
+    """Parse year, month and day of a text without a time; None if there are none, or in doubt."""
     if found := _PARTIAL.fullmatch(text):
         year, month, day = (int(part) if part else None for part in found.groups())
         return (year, month, day) if year else None

@@ -27,7 +27,7 @@ class Owner(Protocol):
     """An object that has connections, files or threads."""
 
     def leave_to_parent(self) -> None:
-        """Be unusable, in a forked process: quickly, and without waiting for a lock."""
+        """Become unusable in a forked process, quickly and without waiting for a lock."""
 
 
 _owners: WeakSet[Owner] = WeakSet()
@@ -42,7 +42,7 @@ def register_owner(owner: Owner) -> None:
 
 
 def make_lock() -> threading.Lock:
-    """A lock that a forked process finds free, whichever thread held it."""
+    """Make a lock that is free in a forked process, whichever thread held it."""
     lock = threading.Lock()
     _locks.add(lock)
     return lock
@@ -60,12 +60,12 @@ def keep_for_ever(thing: object) -> None:
 
 
 def leave_engine(name: str) -> None:
-    """Refuse an engine from now on, which was in use at the fork."""
+    """Make this forked process refuse an engine, which was in use at the fork."""
     _left.add(name)
 
 
 def use_engine(name: str) -> None:
-    """Use an engine whose threads end with the process: a process that is forked later cannot."""
+    """Note that an engine is used, so that processes forked later refuse it."""
     require_engine(name)
     _used.add(name)
 
@@ -86,7 +86,7 @@ class BackgroundWorker:
         register_owner(self)
 
     def leave_to_parent(self) -> None:
-        """Begin without a thread and without requests, as in a forked process."""
+        """Start over without thread and requests, in a forked process."""
         self._condition = threading.Condition()
         self._requested = False
         self._thread: threading.Thread | None = None
@@ -166,13 +166,13 @@ def _find_code(handler: object) -> object:
 def find_interruption(
     error: BaseException, known: BaseException | None, modules: tuple[str, ...] = ("",)
 ) -> BaseException | None:
-    """The exception of a signal handler beneath an error that a library made of it.
+    """Find the exception of a signal handler from which a library made an error; None if none.
 
     Args:
         error: The error.
-        known: What the caller was handling before; it and what is beneath it do not count.
-        modules: How names of modules begin whose exceptions the library raises; any other exception
-            came from elsewhere. All, if not given.
+        known: The exception that the caller was handling before; it and its causes do not count.
+        modules: Prefixes of the modules whose exceptions are the library's own; any other exception
+            counts as found. By default all are its own.
     """
     seen: set[int] = {id(known), id(None)}
     left: list[BaseException | None] = [error]

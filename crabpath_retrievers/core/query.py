@@ -158,7 +158,7 @@ class Query:
 
     @classmethod
     def from_options(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
-        """A question whose options are valid, and whose texts every database can store.
+        """Check the options of a question, and normalise its texts for storage.
 
         Raises:
             InvalidInputError: The text is empty, or an option cannot be used.
@@ -230,7 +230,7 @@ class Query:
 
 
 def parse_moment(name: str, value: object) -> datetime:
-    """A moment, from a date or a text, see :func:`parse_date`; of a day or a month the last one."""
+    """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end."""
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
         raise InvalidInputError(msg)
@@ -238,7 +238,7 @@ def parse_moment(name: str, value: object) -> datetime:
 
 
 def parse_text(name: str, value: object) -> str:
-    """A text as it is stored; ids may also be whole numbers or UUIDs, and sources paths."""
+    """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths."""
     text = _spell(value)
     if text is None:
         msg = f"{name} must be a text, not {format_value(value)}"
@@ -247,7 +247,7 @@ def parse_text(name: str, value: object) -> str:
 
 
 def _spell(value: object) -> str | None:
-    """The text of a text, whole number, UUID or path; None of anything else."""
+    """Convert a text, whole number, UUID or path to text; return None for any other value."""
     plain = to_plain(value)
     if isinstance(plain, bool) or not isinstance(plain, (str, int, UUID, os.PathLike)):
         return None
@@ -258,7 +258,7 @@ def _spell(value: object) -> str | None:
 
 
 def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
-    """One or several texts as a list; a single text is one value, not its characters."""
+    """Parse one or several texts to a list; a single text is one value, not its characters."""
     if isinstance(values, str):
         return [to_storable(values)]
     given = require_list(name, values, "a list of texts")
@@ -266,7 +266,7 @@ def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
 
 
 def require_few(name: str, values: list[Any]) -> list[Any]:
-    """A list of at most 10,000 values."""
+    """Refuse a list of more than 10,000 values; return any other."""
     if len(values) > MOST_IDS:
         msg = f"{name} has {len(values):,} values: give at most {MOST_IDS:,} at a time"
         raise InvalidInputError(msg)
@@ -274,7 +274,7 @@ def require_few(name: str, values: list[Any]) -> list[Any]:
 
 
 def parse_ids(values: object, *, name: str = "ids") -> list[str]:
-    """Ids of one or several documents or nodes; an id may be given for its document."""
+    """Parse the ids of one or several documents or nodes, or objects that have an id."""
     single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
     found = []
     given = [values] if single else require_list(name, values, "a list of ids or documents")
@@ -288,7 +288,7 @@ def parse_ids(values: object, *, name: str = "ids") -> list[str]:
 
 
 def find_id(given: object) -> str | int | UUID | None:
-    """The id of a document or node, else the one that an answer gave it; None of anything else."""
+    """Find the id of a document or node, or in its answer metadata; None for other objects."""
     metadata = getattr(given, "metadata", None)
     block = read_answer_block(metadata) if isinstance(metadata, Mapping) else None
     found = *(getattr(given, name, None) for name in ("id", "node_id")), (block or {}).get("id")
@@ -296,7 +296,7 @@ def find_id(given: object) -> str | int | UUID | None:
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
-    """The items of a list, or of anything else that can be gone through, but for texts."""
+    """List the items of an iterable; refuse a text, and whatever has no items."""
     try:
         if not isinstance(values, (str, bytes, bytearray, Mapping)):
             return list(values)  # type: ignore[call-overload, no-any-return]
@@ -310,7 +310,7 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
 
 
 def require_result(source: object, what: str, found: object, *, fits: bool) -> None:
-    """Refuse what a part of someone else returned: an index, a linker or a router."""
+    """Refuse the result of a custom part, such as an index or router, that does not fit."""
     if not fits:
         msg = f"{type(source).__name__} must return {what}, not {format_value(found)}"
         raise InvalidInputError(msg)
@@ -325,7 +325,7 @@ def is_url(place: object) -> bool:
 
 
 def directory_of(name: str, value: object) -> Path:
-    """An absolute path with ``~`` expanded, whether there is something or not."""
+    """Make an absolute path with ``~`` expanded; it need not exist."""
     path = parse_path(name, value).absolute()
     with suppress(OSError, RuntimeError, UnicodeEncodeError):
         if len(str(path.resolve()).encode()) <= _MAX_PATH_BYTES:
@@ -338,7 +338,7 @@ def directory_of(name: str, value: object) -> Path:
 
 
 def parse_path(name: str, value: object) -> Path:
-    """A path with ``~`` expanded, whether there is something or not."""
+    """Parse a path and expand ``~``; it need not exist."""
     why = ""
     try:
         if isinstance(value, (str, os.PathLike)) and str(value):
@@ -355,7 +355,7 @@ def parse_path(name: str, value: object) -> Path:
 
 
 def require_splitter(splitter: object) -> None:
-    """Refuse what cannot split texts."""
+    """Refuse an object that cannot split texts."""
     if splitter is not None and not callable(getattr(splitter, "split_text", None)):
         msg = f"splitter must be a LangChain TextSplitter, not {format_value(splitter)}"
         raise InvalidInputError(msg)
@@ -390,7 +390,7 @@ _RUNTIME, _USER = "__pregel_runtime", "langgraph_auth_user"  # keys that LangGra
 
 
 def find_namespace(configurable: Mapping[str, Any]) -> str | None:
-    """The namespace of a call by the configuration of its run: the first of these that is given.
+    """Find the namespace of a call in the configuration of its run: the first that is given.
 
     1. The user authenticated by a LangGraph server;
     2. ``namespace``, then ``user_id``, of the context of LangGraph's runtime;
@@ -415,7 +415,7 @@ _SESSIONS = ("thread_id", "session_id", "conversation_id")
 
 
 def find_session(config: Mapping[str, Any] | None) -> str | None:
-    """The conversation of a call by the config of its run; None if none is given.
+    """Find the conversation of a call in the config of its run; None if none is given.
 
     ``thread_id`` of LangGraph, ``session_id`` of LangChain's message histories, or
     ``conversation_id``, in ``config["configurable"]``, else in ``config["metadata"]``, where
@@ -427,7 +427,7 @@ def find_session(config: Mapping[str, Any] | None) -> str | None:
 
 
 def parse_session(session: object) -> str:
-    """A conversation as it is stored: its text, or the SHA-256 of one above 200 characters."""
+    """Normalise a conversation for storage: its text, or the SHA-256 if above 200 characters."""
     text = to_name(_spell(session) or "")
     if is_blank(text):
         msg = f"session must be a non-empty text, a number or a UUID, not {format_value(session)}"
@@ -436,12 +436,12 @@ def parse_session(session: object) -> str:
 
 
 def _read_member(place: object, name: str) -> Any:
-    """A value of a mapping or an attribute of another object; None where it is missing."""
+    """Read a value of a mapping, or an attribute of another object; None if missing."""
     return place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
 
 
 def parse_label(name: str, value: object) -> str:
-    """The type of a task or of an action, or another label, as it is stored."""
+    """Check the type of a task or an action, or another label, and normalise it for storage."""
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
         msg = (
@@ -454,7 +454,7 @@ def parse_label(name: str, value: object) -> str:
 def require_number(
     name: str, value: object, least: float = -_MAX_FLOAT, most: float = _MAX_FLOAT
 ) -> float:
-    """A number within bounds, both inclusive."""
+    """Check that a number is within bounds, both inclusive, and return it."""
     number = to_plain(value)
     if not is_number(number) or not least <= number <= most:
         kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
@@ -464,7 +464,7 @@ def require_number(
 
 
 def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
-    """One sentence about the arguments that do not exist, with similar ones, else with all."""
+    """Explain in one sentence which arguments do not exist, and which similar ones do."""
     names = list(usable)
     unknown = [name for name in given if name not in names]
     similar = [n for name in unknown for n in get_close_matches(name, names, n=1)]
@@ -472,7 +472,7 @@ def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
 
 
 def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
-    """A whole number within bounds, both inclusive."""
+    """Check that a whole number is within bounds, both inclusive, and return it."""
     count = to_plain(value)
     if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:
         msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
@@ -489,12 +489,12 @@ _TURN = {"turn_id", "namespace", "id"}
 
 
 def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata of a returned document.
+    """Add the block of an answer to the metadata of a returned document.
 
     The document's own metadata stays as it is. The block is added under ``crabpath``, and its id
     and score also at the top level unless the document has such keys.
 
-    ``block`` says how it was found; it has ``id`` and ``score``.
+    ``block`` says how the document was found; it has ``id`` and ``score``.
     """
     added = [name for name in _SHORTCUTS if name not in own]
     shortcuts = {name: block[name] for name in added}
@@ -502,13 +502,13 @@ def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dic
 
 
 def read_answer_block(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The block that an answer added; None if the metadata has none."""
+    """Read the block that an answer added to metadata; None if there is none."""
     block = metadata.get(METADATA_KEY)
     return block if isinstance(block, Mapping) and block.keys() >= _TURN else None
 
 
 def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without the additions of an answer, so that returned documents can be added.
+    """Remove the additions of an answer, so that a returned document can be added again.
 
     Raises:
         InvalidInputError: Something else is under the key of the answer's block.
@@ -532,7 +532,7 @@ _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earl
 def complete_note_metadata(
     own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Metadata of a returned note, with all keys that a template for documents may use.
+    """Complete the metadata of a returned note by all keys that document templates may use.
 
     Keys that all samples of documents have and the note lacks become empty strings; ``source`` and
     ``title`` are never empty.

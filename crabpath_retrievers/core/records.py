@@ -86,7 +86,7 @@ TEXT_KINDS = tuple(kind for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEA
 
 
 class Authority(Enum):
-    """How well a node is protected from forgetting, and how far it goes before others [CrabPath].
+    """Protection of a node from forgetting; the higher ranks first at equal relevance [CrabPath].
 
     Never renumber the stored values. Weights of edges to an ``overlay`` node decay at the usual
     speed, to a ``canonical`` node at a quarter of it, to a ``constitutional`` node not at all; the
@@ -199,17 +199,17 @@ class NodeHead(NamedTuple):
 
 
 def stack_vectors(vectors: Sequence[Vector]) -> Vector:
-    """Vectors of shape ``[d]``, at least one, as the rows of a matrix in single precision."""
+    """Stack vectors of shape ``[d]``, at least one, as rows of a matrix in single precision."""
     return to_single_precision(np.concatenate(vectors).reshape(len(vectors), -1))
 
 
 def to_single_precision(vectors: NDArray[Any]) -> Vector:
-    """Vectors in half precision as single precision; others as they are."""
+    """Convert vectors in half precision to single precision; return others as they are."""
     return _SINGLE.take(vectors.view(np.uint16)) if vectors.dtype == np.float16 else vectors
 
 
 def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 1.0) -> list[float]:
-    """Similarity of each unit vector with ``vector``; all have shape ``[d]``.
+    """Compute the similarity of each unit vector with ``vector``; all have shape ``[d]``.
 
     With a stretch of 1 similarities are cosines; see :func:`stretch_cosine`.
     """
@@ -220,7 +220,7 @@ def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 
 
 
 def stretch_cosine(cosine: Number, stretch: float) -> Number:
-    """Similarity ``1 - stretch · (1 - cosine)``: 1 for equal texts, about 0 for unrelated ones.
+    """Compute ``1 - stretch · (1 - cosine)``: 1 for equal texts, about 0 for unrelated ones.
 
     Embedders differ in the cosine of unrelated texts (.04 in all-MiniLM-L6-v2, .76 in
     multilingual-e5-small), which the stretch takes back: weights and thresholds then mean the same
@@ -341,7 +341,7 @@ class StoredWeight(NamedTuple):
         return self._replace(weight=weight, decay_at=exponent)
 
     def can_return_to(self, exponent: float) -> bool:
-        """Whether an exponent is earlier, and not so much that the weight then is unknown."""
+        """Whether an exponent is earlier, and near enough that the decay since can be reversed."""
         return 0.0 <= self._compute_growth(exponent) < _MAX_GROWTH
 
     def _compute_growth(self, exponent: float) -> float:
@@ -374,7 +374,7 @@ SEARCH_ACTION = "search"
 
 
 def make_turn_id() -> str:
-    """A new id of 32 hexadecimal digits that begins with its time: UUID version 7 (RFC 9562)."""
+    """Make an id of 32 hexadecimal digits that begins with its time: UUID version 7 (RFC 9562)."""
     random = bytearray(os.urandom(10))
     random[0] = 0x70 | random[0] & 0x0F
     random[2] = 0x80 | random[2] & 0x3F
@@ -502,7 +502,7 @@ class LazySteps(Sequence[WalkStep]):
 
     @property
     def all(self) -> tuple[WalkStep, ...]:
-        """The steps."""
+        """All steps, built at first use."""
         builders = self._builders  # read first: another thread clears it after setting the steps
         if self._steps is None:
             self._steps = tuple(build() for build in builders)
@@ -627,19 +627,18 @@ class Turn:
     """The record of one retrieval.
 
     Concurrent turns of one namespace start with the same ``clock``; the stored record has the
-    number that was assigned to each. ``routing`` holds remarks of the router: why a chat model
-    chose as it did, or why it could not. ``session`` is the conversation, and ``arm`` the arm of
-    its trial as ``trial:arm``. ``repeats`` has the returned document with the same wording, by the
-    id of each document that was left out for it. ``frozen`` has the ids of the documents that the
-    ranking before any lesson would have returned, best first; None where nothing was learned yet,
-    and where a reranker or a budget of tokens chose. ``learned`` has those of the ranking by what
-    was learned where not that alone answered; else None. ``teams`` says of the documents of an
-    answer that both drafted which of them each is from: ``learned`` or ``frozen``, or ``both``
-    where both have it at the same place. In the turn of a shadow, ``returned`` has what
-    the present retriever showed, as far as the memory has it, and ``shadow`` the ids of what the
-    memory would have returned, best first; None in other turns. ``shown`` has the id of all that
-    was shown, in order, by the name that the present retriever has for it; without one it is that
-    name itself.
+    number that was assigned to each. ``routing`` holds remarks of the router, such as why a chat
+    model chose as it did. ``session`` is the conversation, and ``arm`` the arm of its trial as
+    ``trial:arm``. ``repeats`` maps each document that was left out to the returned one with the
+    same wording. ``frozen`` has the ids that the ranking before any lesson would have returned,
+    best first; None where nothing was learned yet, or a reranker or a budget of tokens chose.
+    ``learned`` has the ids that the learned ranking would have returned; None where that is the
+    answer. ``teams`` maps the documents of an answer that both rankings drafted to the one that
+    each is from: ``learned``, ``frozen``, or ``both`` if both have it at the same place. In the
+    turn of a shadow, ``returned`` has the documents that the present retriever showed and the
+    memory holds, and ``shadow`` the ids that the memory would have returned, best first; in other
+    turns that is None. ``shown`` maps the present retriever's name of each shown document, in
+    order, to its id in the memory, or to the name itself.
     """
 
     id: str
@@ -675,7 +674,7 @@ class Turn:
     shown: dict[str, str] = field(default_factory=dict)
 
     def find_shown(self, names: Iterable[str]) -> list[str]:
-        """Names of documents, with ids of the memory in the place of the present retriever's."""
+        """Replace the names that the present retriever gave documents by ids of the memory."""
         return [self.shown.get(name, name) for name in names]
 
     @property
@@ -730,7 +729,7 @@ class Turn:
         return asdict(self.build_steps())
 
     def build_steps(self) -> "Turn":
-        """Copy of the turn with its steps built, for serialisers."""
+        """Copy the turn with its steps built, for serialisers."""
         return replace(self, steps=tuple(self.steps))
 
     @classmethod
@@ -760,7 +759,7 @@ def _to_step(data: dict[str, Any]) -> WalkStep:
 
 
 def parse_returned(data: Iterable[dict[str, Any]]) -> tuple[ReturnedDocument, ...]:
-    """Documents from their plain data, as in :meth:`Turn.to_dict`."""
+    """Parse returned documents from plain data, as in :meth:`Turn.to_dict`."""
     return tuple(_to_returned(item) for item in data)
 
 

@@ -33,7 +33,7 @@ def list_terms(title: str, content: str) -> tuple[str, ...]:
 def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     """Find identifiers and names: two to four capitalised words, also within longer names.
 
-    A word that begins a sentence, and that the text has in lower case too, is of no name.
+    A word that begins a sentence, and that the text also has in lower case, is not part of a name.
     """
     common = {word.casefold() for word in _WORD.findall(text) if word.islower()}
     if text.isascii():
@@ -61,7 +61,7 @@ def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
-    """Find the same by regular expressions, which take a third of the time."""
+    """Find the terms of an ASCII text by regular expressions, in a third of the time."""
     for found in _ASCII_NAMES.finditer(text):
         names: list[str] = []
         for word in _ASCII_WORD.finditer(text, *found.span()):
@@ -78,7 +78,7 @@ def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str
 
 
 def _is_common(text: str, start: int, end: int, common: AbstractSet[str]) -> bool:
-    """Whether the place alone explains the capital letter of a word."""
+    """Whether the place of a word in the text alone explains its capital letter."""
     if text[start:end].casefold() not in common:
         return False
     before = text[max(0, start - _NEAR) : start].rstrip(" \"'(“„«")

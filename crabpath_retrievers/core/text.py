@@ -126,17 +126,17 @@ class Word(NamedTuple):
 
 
 def to_storable(text: str) -> str:
-    """The text without NUL and lone surrogates, which databases refuse."""
+    """Remove NUL and lone surrogates from a text, which databases refuse."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def to_name(text: str) -> str:
-    """The text of a name as databases compare it: storable, and composed (NFC)."""
+    """Normalise a name as databases compare it: storable, and composed (NFC)."""
     return unicodedata.normalize("NFC", to_storable(text))
 
 
 def clean_text(text: str) -> str:
-    """The text without soft hyphens and ``data:`` URIs; the name of a picture stays."""
+    """Remove soft hyphens and ``data:`` URIs from a text; the name of a picture stays."""
     # Words are whole, also where a soft hyphen ends a line.
     return remove_pictures(_SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text)
 
@@ -145,7 +145,7 @@ _SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")
 
 
 def to_plain(value: Any) -> Any:
-    """A number of any library as Python's own, an array as a list; other values as they are.
+    """Convert numbers of any library to Python's own, arrays to lists; return other values.
 
     Args:
         value: Any; numpy's numbers, booleans and arrays, for example, fractions and decimals.
@@ -168,17 +168,17 @@ def is_number(value: object) -> bool:
 
 
 def to_printable(text: str) -> str:
-    """The text with \ufffd in place of each character that could control a terminal."""
+    """Replace each character that could control a terminal by �."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def format_time(seconds: float) -> str:
-    """A moment since 1970, to the minute in the time zone of this computer."""
+    """Format seconds since 1970 to the minute, in the time zone of this computer."""
     return f"{datetime.fromtimestamp(seconds, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
 
 
 def find_first_line(text: str, longest: int = 100) -> str:
-    """The first line that is no heading of Markdown, else the first; cut, with single spaces."""
+    """Find the first line that is no Markdown heading, else the first; cut, with single spaces."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
     return shorten(first, longest, placeholder=" …")
@@ -192,7 +192,7 @@ def is_blank(text: object) -> bool:
 
 
 def format_value(value: object) -> str:
-    """Any value for a message, at most 200 characters; its ``repr`` may fail."""
+    """Format any value for a message, in at most 200 characters; its ``repr`` may fail."""
     try:
         return repr(value)[:_MAX_SHOWN]
     except Exception:
@@ -200,7 +200,7 @@ def format_value(value: object) -> str:
 
 
 def to_texts(value: object) -> tuple[str, ...]:
-    """The texts that a value of metadata is, or lists; none of another value."""
+    """Return the texts that a metadata value is or lists; none of any other value."""
     if isinstance(value, str):
         return (value,)
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
@@ -214,7 +214,7 @@ def describe_type(value: object) -> str:
 
 
 def normalise(text: str) -> str:
-    """Compatibility form (NFKC), case folded, without accents, points and soft hyphens.
+    """Normalise a text: NFKC, case folded, without accents, points and soft hyphens.
 
     Marks of other scripts than Latin, Greek, Cyrillic, Arabic and Hebrew stay.
     """
@@ -224,7 +224,7 @@ def normalise(text: str) -> str:
 
 
 def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
-    """The words of a text in order; each is cut at 64 characters.
+    """Yield the words of a text in order; each is cut at 64 characters.
 
     With ``marked``, words of lower-case letters are left out.
     """
@@ -244,7 +244,7 @@ def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
 
 
 def _split_segments(text: str) -> Iterator[tuple[str, int]]:
-    """Cut a text at spaces, and yield each part with its place: most of it is ASCII, which is fast.
+    """Yield the parts of a text between spaces, each with its place: most are ASCII, and fast.
 
     No word goes on after a space.
     """
@@ -264,7 +264,7 @@ def _split_segments(text: str) -> Iterator[tuple[str, int]]:
 
 
 def tokenise(text: str) -> list[str]:
-    """The normalised tokens of a text in order."""
+    """Split a text into its normalised tokens, in order."""
     return list(_tokenise_cached(text) if len(text) <= _MAX_CACHED else _tokenise(text))
 
 
@@ -285,7 +285,7 @@ def _tokenise(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16_384)
 def _split_surface(surface: str) -> tuple[str, ...]:
-    """The tokens of a word with accents; one character can make several words (½, ㍿, ﷺ)."""
+    """Split a word with accents into tokens; one character can make several words (½, ㍿, ﷺ)."""
     if surface in _ENDINGS:
         return ()
     return tuple(token[:LONGEST_WORD] for token in _WORD.findall(normalise(surface)))
@@ -316,9 +316,9 @@ _USUAL = {sign: sign - 0xFEE0 for sign in _NARROW}
 
 
 def _split_signed(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens of a text in order, with the signs behind them; and other words that signs make.
+    """Split a text into its tokens with signs, in order, and further words that its signs make.
 
-    Of "C++ -O2" these are "c++" and "o2", and besides "c" and "-o2"; the signs are wide ones.
+    Of "C++ -O2" the tokens are "c++" and "o2", the further words "c" and "-o2"; signs are wide.
     """
     words: list[str] = []
     more: list[str] = []
@@ -340,7 +340,7 @@ _split_signed_cached = lru_cache(maxsize=512)(_split_signed)
 
 
 def _narrow_signs(text: str) -> str:
-    """The text with usual signs for the wide ones of Japanese keyboards and of stored names."""
+    """Replace the wide signs of Japanese keyboards and of stored names by usual ones."""
     return text if text.isascii() else text.translate(_USUAL)
 
 
@@ -350,18 +350,18 @@ def _mark_signs(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def has_signs(text: str) -> bool:
-    """Whether a text has words that signs tell from others."""
+    """Whether a text has words that differ from others only by signs, such as "C++"."""
     return _SIGNED.search(_narrow_signs(text)) is not None
 
 
 def list_distinct_words(text: str) -> list[str]:
-    """The tokens of a text, and its words that signs tell from others: "C#" is "c" and "c＃"."""
+    """List the tokens of a text, and words with signs besides: "C#" is "c" and "c＃"."""
     words, more = _mark_signs(text)
     return [*words, *more]
 
 
 def list_name_words(text: str) -> list[str]:
-    """The tokens of a text in order; where signs behind a word make it another, it has them."""
+    """List the tokens of a text in order, with signs that make them other words: "c＋＋"."""
     return list(_mark_signs(text)[0])
 
 
@@ -392,7 +392,7 @@ _ANY_WORD = re.compile(r"\w+")
 
 
 def list_searched_words(text: str, language: str | None = None) -> list[str]:
-    """Words by which a text is found: its tokens, then what else stands for its words.
+    """List the words by which a text is found: its tokens, and other forms of its words.
 
     "C#" is "c" and a word of its own, and so are "C++", "-O2", ".NET" and "> 5".
     Two neighbouring characters of a script without spaces, and two syllables of Korean, are a word.
@@ -412,7 +412,7 @@ def list_searched_words(text: str, language: str | None = None) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def fold_plural(word: str) -> str:
-    """The singular of a regular English plural, and any other word as it is."""
+    """Return the singular of a regular English plural; any other word as it is."""
     if len(word) <= _SHORTEST_PLURAL or word[-1] != "s" or is_frequent(word):
         return word
     if word.endswith("ies"):
@@ -434,7 +434,7 @@ def _make_plural(word: str) -> str:
 
 
 def list_with_plurals(words: Iterable[str]) -> list[str]:
-    """Words, then the singulars and plurals of those that are not frequent."""
+    """List words, then singulars and plurals of those that are not frequent."""
     found = dict.fromkeys(words)
     for word in [*found]:
         if word.isalpha() and not is_frequent(word):
@@ -463,10 +463,10 @@ def _has_negation(text: str, words: Iterable[str]) -> bool:
 
 
 def list_query_words(text: str, language: str | None = None) -> list[str]:
-    """Words that a query searches for, as :func:`list_searched_words` finds them.
+    """List the words that a query searches for, as :func:`list_searched_words` finds them.
 
-    A character is one only where none stands beside it. Where a few words do not tell the language,
-    they have the forms of German.
+    A character of a script without spaces is a word only if none stands beside it. Where a few
+    words do not tell the language, they also get the forms of German words.
     """
     words = list_distinct_words(text)
     detected = None if language else detect_language(text[:_SAMPLE], words) or _DEFAULT
@@ -490,7 +490,7 @@ def _find_runs(text: str) -> Iterator[list[str]]:
 
 
 def _list_identifiers(text: str, size: int) -> list[str]:
-    """Identifiers in a text, whole and in parts; ``size`` is the number of its tokens."""
+    """List identifiers of a text, whole and in parts; ``size`` is its number of tokens."""
     end = 0
     joined: dict[str, None] = {}
     for seam in _SEAM.finditer(text):
@@ -521,15 +521,15 @@ _COMPOUND = 9  # letters of a stem from which it may be of a compound
 def _list_forms(
     text: str, chosen: str | None, detected: str | None, shortest: int = _COMPOUND
 ) -> list[str]:
-    """The stem of each word, cut to 6 letters, and the last 4 letters of what may be a compound.
+    """List the stem of each word, cut to 6 letters, and the last 4 of possible compounds.
 
     Stems that are cut find words with a common beginning (McNamee & Mayfield 2004).
 
     Args:
         text: Any text.
-        chosen: Its language, if that is set; only some have forms.
-        detected: Its language otherwise; a word in a script of its own is in the language of that.
-        shortest: Letters of a stem whose end is a form: any word of a query may end a compound.
+        chosen: Language that is set for the text, if any; only some languages have forms.
+        detected: Language otherwise; a word in a language's own script is in that language.
+        shortest: Least letters of a stem whose end is a form, too, as it may be a compound.
     """
     base = chosen or detected
     if not has_stems(base) and (chosen or text.isascii()):
@@ -555,7 +555,7 @@ def _list_forms(
 
 
 def drop_foreign_forms(frequencies: Mapping[str, int]) -> dict[str, int]:
-    """Leave out forms that fewer texts have than the word: most of them are in no such language."""
+    """Drop forms rarer than their word: most texts with it are in languages without forms."""
     kept = dict(frequencies)
     for form in [f for f in frequencies if f.endswith(_FORM)]:
         of = [w for w in frequencies if _FORM not in w and w.startswith(form[:-1])]
@@ -566,7 +566,7 @@ def drop_foreign_forms(frequencies: Mapping[str, int]) -> dict[str, int]:
 
 
 def _join_identifier(name: str) -> list[str]:
-    """Several words as one, "AX-200" also as "ax200"; none for words with hyphens alone."""
+    """Join the words of an identifier: "AX-200" is "ax_200" and "ax200", "well-known" nothing."""
     words = () if _HYPHENATED.fullmatch(name) else tokenise(name)
     if len(words) <= 1:
         return []
@@ -602,7 +602,7 @@ _EDGES = ".,;:!?()[]{}\"'*_`“”‘’«»¿¡…、。，：；？！（）�
 
 @lru_cache(maxsize=4096)
 def find_signs(text: str) -> frozenset[str]:
-    """Words of a text that signs tell from others: "C#", "C++", ">5", "-O2"; in lower case."""
+    """Find words of a text that only signs tell from others: "C#", ">5", "-O2"; in lower case."""
     words = (word.strip(_EDGES) for word in text.casefold().split())
     return frozenset(word for word in words if _SIGN.search(word))
 
@@ -614,7 +614,7 @@ def hash_texts(*values: str) -> str:
 
 
 def hash_question(namespace: str, question: str) -> str:
-    """Id of a query in a namespace: a hash of its tokens in order, and of its signs."""
+    """Hash a question in a namespace to an id, by its tokens in order and its signs."""
     words = " ".join(tokenise(question)) or question.strip()
     if signs := find_signs(question):
         words += "\n" + " ".join(sorted(signs))
@@ -626,7 +626,7 @@ HEADING_JOINT = " › "
 
 
 def prepend_title(title: str, content: str) -> str:
-    """The title and the text; the text alone if it begins with the title.
+    """Put the title before a text, unless the text begins with it.
 
     First lines of the text that repeat the title or its heading, as Markdown or not, are left out.
     """
@@ -635,7 +635,7 @@ def prepend_title(title: str, content: str) -> str:
 
 
 def drop_repeated_title(title: str, content: str) -> str:
-    """The text without first lines that are the title, or the page or heading of which it is."""
+    """Remove first lines that repeat the title, or the page or heading named in it."""
     names = {title, *title.split(HEADING_JOINT)}
     body = content
     while body:
@@ -647,12 +647,12 @@ def drop_repeated_title(title: str, content: str) -> str:
 
 
 def normalise_name(name: str) -> str:
-    """The stored form of a name: its tokens with signs behind them, joined by single spaces."""
+    """Normalise a name for storage: its tokens with signs, joined by single spaces."""
     return " ".join(list_name_words(name))
 
 
 def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
-    """Names by which a text may mention a document, with and without qualifiers in brackets."""
+    """List names by which a text may mention a document, with and without bracketed words."""
     keys: dict[str, None] = {}
     for name in (title, *aliases):
         short = " ".join(name.split())  # in long white space a match would take quadratic time
@@ -689,25 +689,25 @@ def is_character(token: str) -> bool:
 
 
 def count_words(text: str) -> float:
-    """Words of a text; two characters of a script without spaces count as one."""
+    """Count the words of a text; two characters of a script without spaces count as one."""
     tokens = tokenise(text)
     return len(tokens) - sum(map(is_character, tokens)) / 2
 
 
 def drop_signs(name: str) -> str:
-    """A word or name without the signs that tell it from others, see :func:`list_name_words`."""
+    """Remove the signs that tell a word or name from others, see :func:`list_name_words`."""
     return name if name.isascii() else name.translate(_NARROW)
 
 
 def is_signed(name: str) -> bool:
-    """Whether a word or name has signs that tell it from others."""
+    """Whether a word or name has signs that make it another word, as in "C#"."""
     return drop_signs(name) != name
 
 
 def contains_name(text: str, name: str) -> bool:
-    """Whether a name stands in a text by itself, which spaces do not tell in every script.
+    """Whether a text contains a name that stands by itself, in any script.
 
-    "Google" does not in "Google+".
+    "Google+" does not contain "Google".
     """
     tokens = name.split(" ")
     if not is_character(tokens[0]):
@@ -741,7 +741,7 @@ def _stands_alone(text: str, start: int, end: int, size: int) -> bool:
 
 
 def consists_of_name(words: Iterable[str], name: str) -> bool:
-    """Whether the words of a query are all those of a stored name; their forms do not count."""
+    """Whether all words of a query belong to a stored name; forms of words are ignored."""
     tokens = drop_signs(name).split(" ")
     known = {*tokens, *map("".join, pairwise(tokens))}
     return all(drop_signs(word) in known for word in words if _FORM not in word)
@@ -751,7 +751,7 @@ _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
 def quote_as_json(value: Any) -> str:
-    """The value as JSON on one line without angle brackets, so that it contains no tag."""
+    """Write a value as JSON on one line without angle brackets, so that it contains no tag."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPED)
 
@@ -766,7 +766,7 @@ _ABSENT = 255
 
 
 def encode_terms(words: Iterable[str]) -> bytes:
-    """The distinct words of a text as sorted codes of two bytes each."""
+    """Encode the distinct words of a text as sorted codes of two bytes each."""
     codes = sorted(set(map(_code, set(words))))
     return pack(f"<{len(codes)}H", *codes)
 
@@ -784,7 +784,7 @@ class IndexedWords(NamedTuple):
 
     @classmethod
     def from_text(cls, title: str, content: str, language: str | None = None) -> "IndexedWords":
-        """The words of a title and a text, in a language or in that which they are found to be."""
+        """Cut a title and a text into words, in a given or detected language."""
         tokens = list_searched_words(prepend_title(title, content), language)
         return cls(" ".join(tokens), encode_terms(tokens))
 
@@ -800,13 +800,13 @@ class QueryInformation(NamedTuple):
 
     @classmethod
     def from_idf(cls, idf: Mapping[str, float]) -> "QueryInformation":
-        """From inverse document frequencies by word, the first 255 of them."""
+        """Build it from inverse document frequencies by word; only the first 255 count."""
         first = dict(list(idf.items())[:_ABSENT])
         return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))
 
     @property
     def length(self) -> float:
-        """Number of the words; forms are none, and pairs of characters overlap by one half."""
+        """Number of words, without forms; a character, or pair of them, counts as half."""
         own = [word for word in self.words if _FORM not in word and not is_signed(word)]
         return len(own) - sum(map(is_character, own)) / 2
 
@@ -816,7 +816,7 @@ class QueryInformation(NamedTuple):
         return float(self.nats.sum())
 
     def find_words(self, packed: Sequence[bytes]) -> Floats:
-        """Incidence of the query's words in texts, 1 or 0, shape ``[n, Q]``."""
+        """Find which texts have which of the query's words: 1 or 0, shape ``[n, Q]``."""
         column = np.full(_CODES, _ABSENT, dtype=np.uint8)
         column[[_code(word) for word in self.words]] = np.arange(len(self.words))
         columns = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))
@@ -845,7 +845,7 @@ _ENCODED = re.compile(
 
 
 def remove_pictures(text: str) -> str:
-    """The text without ``data:`` URIs; the name of a picture stays."""
+    """Remove ``data:`` URIs from a text; the name of a picture stays."""
     if "data:" not in text.lower():
         return text
     text = _MARKDOWN_LINK.sub(r"\1", text)
@@ -857,7 +857,7 @@ def remove_pictures(text: str) -> str:
 
 
 def remove_encoded(text: str) -> str:
-    """The text without ``data:`` URIs in base64, of which a delimiter of a table is no part."""
+    """Remove ``data:`` URIs in base64 from a text; each ends before a table's delimiter."""
     return _ENCODED.sub("", text) if "base64," in text.lower() else text
 
 

@@ -121,7 +121,7 @@ _TAGS = {  # a text in Markdown may begin with the tag of a part of a page
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """Title, aliases, tags, date and day in the front matter of a text, and the text below it.
+    """Split a text into facts of its front matter (title, aliases, tags, date, day) and the rest.
 
     A block that is neither YAML nor TOML with keys, or above 16 KiB, is text.
     """
@@ -173,14 +173,14 @@ def _parse_toml(block: str) -> object:
 
 
 def _to_line(value: object) -> str:
-    """A scalar as text on one line; empty for anything else."""
+    """Format a scalar as text on one line; empty for any other value."""
     if value is None or isinstance(value, (Mapping, list)) or value in ("null", "~"):
         return ""
     return " ".join(str(value).split())[:_LONGEST_VALUE]
 
 
 def _to_list(value: object) -> list[str]:
-    """Scalars of a list, or of a text with commas or, for tags of Jekyll, spaces."""
+    """List the scalars of a list, or of a text with commas or, for tags of Jekyll, spaces."""
     if isinstance(value, str):
         value = value.split("," if "," in value else None)
     lines = map(_to_line, value[:_MOST_VALUES]) if isinstance(value, list) else ()
@@ -259,7 +259,7 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
 
 
 def name_first(labels: Sequence[str]) -> str:
-    """The first labels, and how many more there are."""
+    """Format the first labels, and how many more there are."""
     more = len(labels) - _MAX_NAMED
     return ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -288,10 +288,10 @@ class Chunking:
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     def clean(self, documents: Iterable[Document]) -> list[Document]:
-        """The documents without what is no text; one warning names those that are HTML in its code.
+        """Remove what is not text from documents; warn once of those that begin with HTML tags.
 
-        Front matter of whole documents in Markdown, or without a source, becomes metadata where
-        they have none; ``data:`` URIs and soft hyphens go.
+        Front matter of whole documents in Markdown, or without a source, is added to their
+        metadata, whose own values stay; ``data:`` URIs and soft hyphens are removed.
         """
         given, found, labels = list(documents), list[Document](), list[str]()
         for number, document in enumerate(given, 1):

@@ -37,8 +37,9 @@ class ChosenRoot:
     Attributes:
         name: What the sources of its files begin with.
         inner: Known directories below it, by path relative to it; their files keep their names.
-        former: Other names of what it holds, which its files no longer have.
-        unprefixed: Directory in it whose files, so far, are named from there, relative to it.
+        former: Names that files in it had before, and no longer have.
+        unprefixed: Directory in it, by relative path, whose files were named from that directory so
+            far.
     """
 
     name: str
@@ -54,7 +55,7 @@ class ChosenRoot:
         return Path(self.name, below).as_posix()
 
     def list_unprefixed(self, sources: Iterable[str]) -> list[str]:
-        """The names so far of those of its files that were named from their own directory."""
+        """Return the former names of the sources that were named from ``unprefixed``."""
         if self.unprefixed is None:
             return []
         above = Path(self.name, self.unprefixed)
@@ -80,7 +81,7 @@ class SourceFolder:
 def read_documents(
     paths: Iterable[Path], choose: Callable[[Path], ChosenRoot] | None = None
 ) -> tuple[list[Document], dict[str, str]]:
-    """The documents of files and directories; and why others, or parts, were not read.
+    """Read the documents of files and directories; also return why others could not be read.
 
     ``choose`` chooses the names of the files of each; None names them as they are written.
 
@@ -134,7 +135,7 @@ class SourceFile(NamedTuple):
 
 
 def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> list[SourceFile]:
-    """The files that :func:`read_documents` reads, without reading them.
+    """List the files that :func:`read_documents` would read.
 
     Raises:
         InvalidInputError: A path does not exist, or a directory cannot be read.
@@ -150,9 +151,9 @@ def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> l
 
 
 def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
-    """The documents of a file; and why it, or parts of it, cannot be read.
+    """Read the documents of a file; also return why it, or parts of it, cannot be read.
 
-    Of a bulk ingest one file does not stop the others: it may change or vanish meanwhile.
+    In a bulk ingest a failing file must not stop the others: it may vanish meanwhile.
     """
     if not is_utf8(str(file.path)):
         return [], {file.source: NO_NAME}
@@ -216,12 +217,12 @@ def _list_source_files(path: Path) -> Iterator[Path]:
 
 
 def is_utf8(name: str) -> bool:
-    """Whether no byte of a name stands outside UTF-8; any such byte would look the same."""
+    """Whether a name is valid UTF-8; names with other bytes could not be told apart."""
     return to_readable(name) == name
 
 
 def to_readable(name: str) -> str:
-    """A name with its bytes outside UTF-8 as escape sequences."""
+    """Write the bytes of a name that are not UTF-8 as escape sequences."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -266,7 +267,8 @@ class KnownRoots:
 
         Args:
             path: File or directory.
-            follow: Whether what is gone below it retires: then it needs a name to find that by.
+            follow: Whether a sync retires what is missing below the path, and so needs a name for
+                it.
 
         Raises:
             InvalidInputError: What is followed has a name that is not in UTF-8.
@@ -296,10 +298,10 @@ class KnownRoots:
         return ChosenRoot(name, inner, tuple(former), unprefixed)
 
     def _give_up_unprefixed(self, place: Path) -> Path | None:
-        """Give up the root "." where it is ``place`` or below it: it would match every source.
+        """Forget the root "." if it is ``place`` or below it, since it would match every source.
 
         Returns:
-            Its directory, relative to ``place``; None where there is none.
+            Directory of that root, relative to ``place``; None if there was none to forget.
         """
         if "." not in self._places or not Path(self._places["."]).is_relative_to(place):
             return None
@@ -325,7 +327,7 @@ class KnownRoots:
         return found
 
     def _find_name(self, place: Path) -> str | None:
-        """The name of a place, which is a known one or below one; None for others."""
+        """Find the name of a place at or below a known root; None for other places."""
         names = {known: name for name, known in self._places.items()}
         for above in (place, *place.parents):
             if above.as_posix() in names:
@@ -335,14 +337,14 @@ class KnownRoots:
         return None
 
     def _locate(self, name: str) -> str | None:
-        """The place that a name stands for; None for a name that is not known."""
+        """Find the place that a name stands for; None for an unknown name."""
         for above in _list_above(name):
             if above in self._places:
                 return Path(self._places[above], Path(name).relative_to(above)).as_posix()
         return None
 
     def _choose_spelling(self, path: Path, place: Path, *, follow: bool) -> str:
-        """The spelling that sources in the memory have already; else the path as it is written."""
+        """Choose the spelling of a path that stored sources have, else the path as written."""
         absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
         ways = [path, absolute]
         if absolute.is_relative_to(here := Path.cwd()):
@@ -369,7 +371,7 @@ class KnownRoots:
         return bool(self._store.catalog.find_under_source(name))
 
     def _warn_of_other(self, name: str, place: Path) -> None:
-        """Say that a name stands for another directory from now on, where the former one exists."""
+        """Warn if a name stands for another directory from now on, and the former exists."""
         former = self._locate(name)
         if former in (None, place.as_posix()) or not os.path.exists(former):  # noqa: PTH110
             return
@@ -382,5 +384,5 @@ class KnownRoots:
 
 
 def _list_above(name: str) -> list[str]:
-    """A name and those of the directories above it."""
+    """List a name and the names of the directories above it."""
     return [above.as_posix() for above in (Path(name), *Path(name).parents)]

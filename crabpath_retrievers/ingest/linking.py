@@ -42,11 +42,11 @@ UNFINISHED_SINCE = "bulk_since"
 
 
 class PairFinder(NamedTuple):
-    """Finds what chunks may be linked with; reads only, so any process can do it.
+    """Finds pairs of chunks to link; reads only, so that any process can do it.
 
     Attributes:
         store: Reads of the linkers.
-        linkers: Those that find pairs.
+        linkers: The linkers that find pairs.
         before: As for :meth:`PairLinker.find`.
     """
 
@@ -65,7 +65,7 @@ FindAll = Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]
 
 
 def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
-    """Find the pairs in this thread."""
+    """Find the pairs of each part of the chunks, in this thread."""
     return map(finder.find, parts)
 
 
@@ -92,7 +92,7 @@ class Linking:
         return set[int]().union(*found).difference(keys)
 
     def queue_freed(self, links: LinkQueries, leaving: Sequence[str]) -> tuple[Change, ...]:
-        """Return what queues these nodes for linking in the transaction that follows."""
+        """Return the changes that queue the nodes of :meth:`find_freed` for linking."""
         ids = links.ids(sorted(self.find_freed(links, leaving))).values()
         return (Write(queue_linking, list(ids)),) if ids else ()
 
@@ -142,7 +142,7 @@ class Linking:
     def find_edges(
         self, nodes: Sequence[LinkNode], links: LinkQueries
     ) -> tuple[LinkUpdate, list[Edge]]:
-        """Edges of nodes, and those of them that lead to their siblings."""
+        """Find the edges of nodes; also list those among them that lead to siblings."""
         pairs = [linker.find(nodes, links) for linker in self._of_pairs]
         update = self._make_edges(pairs, nodes, links)
         return update, _select_siblings(update.edges, [node.key for node in nodes])
@@ -150,7 +150,7 @@ class Linking:
     def _make_edges(
         self, pairs: Iterable[FoundPairs], nodes: Sequence[LinkNode], links: LinkQueries
     ) -> LinkUpdate:
-        """Make the edges of found pairs, and those of linkers that are not in two steps."""
+        """Make edges of found pairs, and add those of linkers that do not find pairs first."""
         found = iter(pairs)
         updates = [
             linker.make_edges(next(found), links)
@@ -163,7 +163,7 @@ class Linking:
 
 
 def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
-    """The edges that a linker returned; InvalidInputError for anything else."""
+    """Return the edges that a linker found; InvalidInputError for anything else."""
     what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
     require_result(linker, what, found, fits=isinstance(found, Iterable))
     edges = tuple(found)

@@ -53,7 +53,7 @@ _LEAST_LETTERS, _LEAST_SHARE = 250, 0.2  # of a page without its menus: either i
 
 
 def parse_html(source: str, data: bytes | str) -> list[Document]:
-    """The page as one document, with the title that it states."""
+    """Parse a page to one document, with the title that it states."""
     from bs4 import BeautifulSoup
     from bs4.dammit import EncodingDetector
 
@@ -73,7 +73,7 @@ def parse_html(source: str, data: bytes | str) -> list[Document]:
 
 
 def _convert_page(main: "BeautifulSoup | Tag") -> str:
-    """The main part of a page as Markdown."""
+    """Convert the main part of a page to Markdown."""
     from markdownify import ATX, MarkdownConverter
 
     for aside in main.select(_ASIDE):
@@ -107,7 +107,7 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
 
 @dataclass(slots=True)
 class _Held:
-    """Counts of a part of a page: letters in links and others, links, those elsewhere, labels."""
+    """Counts of a part of a page: letters in links and outside, links, links to pages, labels."""
 
     linked: int = 0
     plain: int = 0
@@ -117,15 +117,15 @@ class _Held:
 
     @property
     def letters(self) -> int:
-        """All of them."""
+        """Letters in links and outside."""
         return self.linked + self.plain
 
     def is_list(self) -> bool:
-        """Whether it consists of links, or almost."""
+        """Whether it has several links, with most of the letters."""
         return self.links >= _LEAST_LINKS and self.linked >= _LINKED * self.letters
 
     def add(self, other: "_Held") -> None:
-        """Add what a part of the part holds."""
+        """Add the counts of a part inside it."""
         self.linked += other.linked
         self.plain += other.plain
         self.links += other.links
@@ -169,9 +169,9 @@ def _count_held(main: "BeautifulSoup | Tag") -> dict[int, _Held]:
 
 
 def _find_menus(main: "BeautifulSoup | Tag", held: dict[int, _Held]) -> "Iterator[Tag]":
-    """Yield the largest blocks of links that stand below no text or heading, and have no heading.
+    """Yield the largest blocks of links that follow no text or heading, and have no heading.
 
-    The share of letters in links tells them, as in Kohlschütter et al. (2010).
+    They are told by the share of letters in links, as in Kohlschütter et al. (2010).
     """
     from bs4 import Tag
 
@@ -217,9 +217,9 @@ _WIDEST = 500  # characters of a header that is repeated; rows of wider tables n
 
 
 def format_table(rows: Iterable[Sequence[object]]) -> str:
-    """A table as Markdown, without empty columns.
+    """Format a table as Markdown, without empty columns.
 
-    Its first row is the header, unless that has numbers alone.
+    The first row is the header, unless it has only numbers.
     """
     lines = [cells for row in rows if any(cells := [_to_cell(value) for value in row])]
     if not lines:
@@ -298,7 +298,7 @@ Parts: TypeAlias = Iterator[Document | BadPart]
 
 
 def read_part(place: str, read: Callable[[], Iterable[Document | BadPart]]) -> Parts:
-    """The documents of one part of a file; or the part, where its parser fails in any way."""
+    """Parse one part of a file; return a :class:`BadPart` if its parser fails in any way."""
     try:
         yield from read()
     except Exception as error:  # parsers of foreign formats raise anything
@@ -312,7 +312,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """Decode a text in UTF-8, or with a mark of UTF-16."""
+    """Decode a text in UTF-8, or in UTF-16 with a byte order mark."""
     marked = data.startswith(_MARKS)
     if b"\x00" in data and not marked:
         msg = "not a text file"
@@ -334,7 +334,7 @@ def require_unpacked_size(data: bytes) -> None:
 
 
 def parse_mail(source: str, data: bytes) -> list[Document]:
-    """One document of a message: its text, and those of its attachments that are text."""
+    """Make one document of a message: its text, and those of attachments that are text."""
     message = _parse_message(data)
     if data.strip() and not message.keys():
         msg = "it does not begin with headers"
@@ -375,7 +375,7 @@ def _parse_message(data: bytes) -> EmailMessage:
 
 
 def _decode_any(data: bytes, charset: str = "utf-8") -> str:
-    """Decode a text in what it states, else UTF-8 or marked UTF-16, else Windows-1252."""
+    """Decode a text in its stated charset, else UTF-8 or marked UTF-16, else Windows-1252."""
     with suppress(LookupError, ValueError):
         return data.decode(charset)
     with suppress(InvalidInputError):
@@ -401,7 +401,7 @@ def _convert_message(source: str, message: EmailMessage) -> Document:
 
 
 def _list_texts(message: EmailMessage) -> Iterator[EmailMessage]:
-    """The parts that are text; of a text in several forms the plain one, else the last."""
+    """Yield the text parts of a message; of alternatives the plain one, else the last."""
     if not message.is_multipart():
         if message.get_content_maintype() == "text" or _get_ending(message) in _TEXTS:
             yield message
@@ -446,7 +446,7 @@ def _read_part(source: str, part: EmailMessage) -> str:
 
 
 def _get_ending(part: EmailMessage) -> str:
-    """The ending of a file with what a part of a message holds."""
+    """Return the file ending for the content type of a part, else that of its file name."""
     if ending := _ENDINGS.get(part.get_content_type()):
         return ending
     try:
@@ -456,7 +456,7 @@ def _get_ending(part: EmailMessage) -> str:
 
 
 def parse_json(source: str, data: bytes) -> list[Document]:
-    """One document per object of a list; else one, in whose text nothing is escaped."""
+    """Make one document per object of a list in JSON; else one of all values, unescaped."""
     text = decode_text(data)
     try:
         found = from_json(text)
@@ -473,7 +473,7 @@ def parse_json(source: str, data: bytes) -> list[Document]:
 
 
 def _strip_comments(text: str) -> str:
-    """JSON as editors write it, without its comments and the commas behind the last items."""
+    """Remove comments and trailing commas, as editors write them, from JSON."""
     for pattern in (_COMMENT, _LAST_COMMA):
         text = pattern.sub(lambda found: found[1] or "", text)
     return text
@@ -509,7 +509,7 @@ def _convert_objects(source: str, found: list[Any]) -> list[Document]:
 
 
 def _list_lines(value: object, path: str = "") -> Iterator[str]:
-    """The scalars of a value of JSON, each behind the keys that lead to it."""
+    """Yield each scalar of a JSON value, behind the keys that lead to it."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _list_lines(item, f"{path}.{key}" if path else key)
@@ -547,7 +547,7 @@ def parse_csv(source: str, data: bytes) -> list[Document]:
 
 
 def _decode_line(line: bytes) -> str:
-    """A line in UTF-8, or else in what Excel writes on Windows in Europe."""
+    """Decode a line in UTF-8, or else in Windows-1252, as Excel writes it in Europe."""
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -717,12 +717,12 @@ _COMPOUND = re.compile(r"\w+(?:[-\u2010]\w+)+")
 
 
 def _join_broken_words(pages: list[str]) -> list[str]:
-    """The pages with the words whole that end a line with a hyphen.
+    """Join the words of pages that a hyphen breaks at the end of a line.
 
-    The hyphen stays where the file has the compound within a line, and not the word without it;
-    behind a single letter, which no typesetter leaves alone (e-mail); and before a capital or a
-    digit, where no word is broken (Anglo-Saxon). Elsewhere it goes: most hyphens at the end of a
-    line are those of broken words.
+    The hyphen stays where the file has the word within a line with it, and not without; behind a
+    single letter, which no typesetter leaves alone (e-mail); and before a capital or a digit, where
+    no word is broken (Anglo-Saxon). Elsewhere it goes: most hyphens at the end of a line are those
+    of broken words.
     """
     words, compounds = Counter[str](), set[str]()
     for page in pages:

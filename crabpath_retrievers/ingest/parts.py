@@ -65,10 +65,7 @@ class ChunkEmbedder(NamedTuple):
         return [node for node in embedded if node.vector is not None], left_out
 
     def embed_texts(self, given: Sequence[tuple[str, Node]]) -> dict[str, Vector]:
-        """Unit vectors ``[d]`` by text, where they are usable.
-
-        Each text comes with the chunk that it is of.
-        """
+        """Embed texts, each given with its chunk; return usable unit vectors ``[d]`` by text."""
         texts = [text for text, _ in given]
         found = self.embedder.try_documents(texts, lambda place: describe_chunk(given[place][1]))
         left = [
@@ -134,7 +131,7 @@ class Part:
     def of(
         cls, chunking: Chunking, documents: Sequence[Document], ids: Sequence[str] | None = None
     ) -> Self:
-        """A part that is split, and not embedded."""
+        """Split documents into a part; nothing is embedded."""
         nodes = chunking.nodes(documents, ids)
         blank = sum(is_blank(document.page_content) for document in documents)
         return cls(
@@ -181,7 +178,7 @@ _VECTOR = np.dtype("<f4")
 
 
 def encode_part(part: Part) -> tuple[bytes, bytes]:
-    """A part as JSON, and its new vectors as bytes, to send to the process that writes it."""
+    """Encode a part as JSON, and its new vectors as bytes, for the process that writes it."""
     new = [node.vector for node in part.nodes if node.vector is not None]
     data = {
         "nodes": [
@@ -265,7 +262,7 @@ class PartMaker(NamedTuple):
 
 
 def parse_rows(rows: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Documents from rows with a ``text`` and, where present, ``metadata`` and ``id``.
+    """Parse rows with a ``text`` and, where present, ``metadata`` and ``id``, to documents.
 
     Raises:
         InvalidInputError: A row has no text, or its metadata are no mapping.

@@ -134,12 +134,12 @@ class IngestReport:
         self.left_out += other.left_out
 
     def require_all(self, rule: str | None) -> None:
-        """Refuse that chunks were left out, where nobody would see it in the report.
+        """Raise an error if chunks were left out, unless the rule allows it.
 
-        The rule is ``settings.ingest.unusable_vectors``.
+        The rule is ``settings.ingest.unusable_vectors``; None allows nothing.
 
         Raises:
-            InvalidInputError: Chunks were left out, and the rule does not say to do so.
+            InvalidInputError: Chunks were left out, and the rule is None.
         """
         if self.left_out and rule is None:
             msg = (
@@ -225,15 +225,15 @@ class Ingest:
             parts: Parts in the order of their documents; they are read under the ingest lock.
             cleanup: As for :meth:`add_documents`; a part has all documents of its sources, and for
                 ``"full"`` all documents that are to stay.
-            in_bulk: Whether to do it in two passes, however few the chunks are; their ids are not
-                listed.
+            in_bulk: Whether to publish and link in two passes, however few the chunks; then the
+                report lists no ids.
             progress: Shows the progress of each part in chunks.
-            advance: Adds a number of files to those done.
-            find_all: Who finds the pairs to link in bulk.
+            advance: Called with the number of files that a part has read.
+            find_all: Finds the pairs to link in bulk, in this process or on a cluster.
             linking: Shows the progress of linking in bulk.
 
         Returns:
-            The numbers of chunks, and a part without chunks with all other numbers.
+            The report on chunks, and a part without chunks that has all other counts.
 
         Raises:
             InvalidInputError: A document cannot be used; documents before it are in.
@@ -321,7 +321,7 @@ class Ingest:
             self.stamp()
 
     def stamp(self) -> None:
-        """Mark graph store and index as being of one moment; the caller holds the ingest lock."""
+        """Give graph store and index one stamp, as they agree; the caller holds the ingest lock."""
         if not (self.index.foreign or self.index.removal):
             stamp = uuid4().hex
             self.store.write(put_meta, {STAMP: stamp})
@@ -544,7 +544,7 @@ class Ingest:
         self.store.apply_together(publish)
 
     def _embed(self, part: Batch, plan: "_Plan") -> Batch:
-        """Embed the nodes of a batch that have no vector; the plan notes those left out."""
+        """Embed the nodes of a batch that have no vector; note those left out in the plan."""
         nodes, left_out = self.embedder.embed(part.nodes)
         plan.left_out.extend(left_out)
         return part._replace(nodes=tuple(nodes))
@@ -561,7 +561,7 @@ class Ingest:
         self._empty_trash()
 
     def _prepare_vectors(self, nodes: Sequence[Node]) -> tuple[Change, ...]:
-        """Index vectors, or return what does it in the transaction that follows."""
+        """Index vectors now, or return the changes that do so in the next transaction."""
         return self.index.prepare_upsert(
             [node.id for node in nodes],
             [np.asarray(node.vector, dtype=np.float32) for node in nodes],
@@ -576,7 +576,7 @@ class Ingest:
             self.store.write(confirm_index_deletions, ids)
 
     def _move(self, plan: "_Plan") -> bool:
-        """Store new positions of unchanged chunks; whether there are any, which wait for links."""
+        """Store new positions of unchanged chunks, for linking; returns whether there are any."""
         moved = [
             (node.id, node.position)
             for node in plan.nodes
@@ -610,7 +610,7 @@ class _Plan:
     left_out: list[Node] = field(default_factory=list)
 
     def finish(self) -> IngestReport:
-        """The report, without what was left out."""
+        """Return the report, corrected by the chunks that were left out."""
         report, gone = self.report, {node.id for node in self.left_out}
         old = len(gone & self.known.keys())
         report.updated -= old
@@ -621,7 +621,7 @@ class _Plan:
 
 
 def require_progress(progress: object) -> None:
-    """Refuse what cannot show progress."""
+    """Refuse an object that cannot show progress."""
     if progress is not None and not callable(progress):
         shown = format_value(progress)
         msg = f"progress must be a function of the number of documents, not {shown}"
@@ -629,7 +629,7 @@ def require_progress(progress: object) -> None:
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
-    """Start to show progress; without ``progress`` none is shown."""
+    """Start to show progress; None shows nothing."""
     return nullcontext(lambda _: None) if progress is None else progress(total)
 
 
@@ -689,10 +689,10 @@ def _set_positions(
 def _assign_stored_ids(
     nodes: Sequence[Node], known: Mapping[str, StoredChunk], kept: Mapping[str, Node]
 ) -> list[Node]:
-    """The nodes with their final ids: an unchanged chunk has its stored id.
+    """Assign nodes their final ids: an unchanged chunk keeps its stored id.
 
     ``known`` are stored nodes with the ids that the chunks have or may get, or of the same
-    documents; this ingest does not replace those of them that are ``kept``.
+    documents; ``kept`` are those of them that this ingest does not replace.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
     own = [

@@ -38,7 +38,7 @@ class Reindexer:
 
         The cost of the check does not grow with the corpus. An empty embedded index is filled. An
         empty remote one is refused: the URL or the collection name may be wrong. An index that
-        cannot glance at its entries is not checked.
+        cannot count and find its entries quickly is not checked.
 
         Raises:
             ConfigurationError: A remote index is empty, or the index holds other documents.
@@ -90,7 +90,7 @@ class Reindexer:
         self._delete_strays()
 
     def catch_up(self) -> None:
-        """Index what waits for it: vectors of documents, episodes and notes."""
+        """Index the vectors of documents, episodes and notes that are queued."""
         self.ingest.recover(self.progress)
         self.episodes.catch_up()
         self.notes.catch_up()
@@ -120,7 +120,7 @@ class Reindexer:
             self.fill(missing)
 
     def _is_of_one_moment(self) -> bool:
-        """Whether the last ingest of the graph store is that of the index."""
+        """Whether graph store and index have the stamp of the same ingest."""
         index = self.index
         if index.foreign or index.removal:
             return True

@@ -37,7 +37,7 @@ _BLOCK_ROWS = 1024  # new texts compared in one matrix product
 
 
 class TextMatch(NamedTuple):
-    """An old text, the new version of it, and their similarity."""
+    """An old text, its new version, and their similarity."""
 
     old: Node
     new: Node
@@ -346,7 +346,7 @@ class SyncPlan:
 def compare_source(
     known: Iterable[StoredChunk], nodes: Sequence[Node]
 ) -> tuple[int, list[str], list[Node], tuple[tuple[str, int], ...]]:
-    """Compare a source with what the store holds of it, by document and digest.
+    """Compare the chunks of a source with the stored ones, by document and digest.
 
     Returns:
         The number of unchanged chunks; ids of stored nodes whose text the source no longer
@@ -497,7 +497,7 @@ class Sync:
     def _embed_missing(
         self, nodes: Iterable[Node], known: Collection[str], to_text: Callable[[Node], str]
     ) -> dict[str, Vector]:
-        """Vectors of the texts of sections by text; those without a usable one are not among them.
+        """Embed texts of sections; return vectors by text, without those that are not usable.
 
         Raises:
             InvalidInputError: The embedder answers wrongly, or must have a vector for each.
@@ -531,7 +531,7 @@ class Sync:
 
 
 def _select_sections_to_recheck(sections: Sequence[Section]) -> list[Node]:
-    """The added and removed sections, which may match without titles, if there are both."""
+    """Select added and removed sections, which may match without titles."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
     return [section.node for section in left] if both else []

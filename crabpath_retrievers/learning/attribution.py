@@ -103,7 +103,7 @@ def find_citations(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
 
 
 def _split_citations(answer: str) -> Iterator[str]:
-    """Split the text in brackets and after "Sources:": each whole, and by its commas."""
+    """Yield possible citations: each text in brackets or after "Sources:", and its parts."""
     insides = [m[1] or m[2] for m in _BRACKETS.finditer(answer)]
     insides += [m[1] for m in _SOURCES.finditer(answer)]
     for inside in [*dict.fromkeys(insides)][:_MAX_CITATIONS]:

@@ -109,7 +109,7 @@ class CreditAssignment:
         note: Which part of it is ignored; None if none is.
         state: State of the namespace.
         nodes: The nodes of these turns that still exist, by id.
-        replaced: Ids of earlier feedback that must be undone first, and the turns be read again.
+        replaced: Ids of earlier feedback that must be undone first; then the turns are read again.
     """
 
     turns: tuple[CreditedTurn, ...]
@@ -124,10 +124,10 @@ def assign_feedback(
 ) -> CreditAssignment | StoredFeedback | Receipt:
     """Assign the credit of a feedback to its turns, as they stand now.
 
-    Feedback without a turn is about the last turn of its conversation when it was given, however
-    late it is applied, and about those before it in its window that nobody has judged; of these
-    about those that returned a document which it names, if any did. The use of a document elsewhere
-    must not count as a pass for what other turns returned.
+    Feedback without a turn is about the last turn of its conversation at the time it was given,
+    however late it is applied, and about turns before it in its window that nobody has judged. If
+    some of these returned a document that it names, it is about those alone: use of a document in
+    one turn must not count as a pass for what other turns returned.
 
     Returns:
         The assignment; or stored feedback of its giver that says more and must be added to it
@@ -206,7 +206,7 @@ def _judge_turns(
 def _choose_turns(
     read: Reader, feedback: Feedback, found: Sequence[StoredTurn]
 ) -> tuple[Sequence[StoredTurn], Sequence[tuple[str, Feedback]]]:
-    """Turns, newest first, that feedback is about, and the verdicts on them all."""
+    """Choose the turns that feedback is about, newest first; return all earlier verdicts, too."""
     judged = [logged.turn.id for logged in found if logged.consumed is not None]
     verdicts = read.turns.get_verdicts(judged) if judged else []
     own = {turn for turn, known in verdicts if known.feedback_id == feedback.feedback_id}
@@ -241,9 +241,9 @@ def _refuse(feedback: Feedback, reason: ReceiptReason, note: str) -> Receipt:
 
 
 def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedback:
-    """Put ids of the memory in the place of names that a present retriever has for documents.
+    """Replace names that a present retriever has for documents by ids of the memory.
 
-    What it showed and the memory does not have is left out.
+    Documents that it showed and the memory does not have are left out.
     """
     for turn in (logged.turn for logged in candidates if logged.turn.shown):
         unknown = {*turn.shown.values()} - {item.node for item in turn.returned}
@@ -259,10 +259,10 @@ def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedbac
 def _resolve_use(
     read: Reader, feedback: Feedback, candidates: Sequence[StoredTurn]
 ) -> tuple[Feedback, list[str]]:
-    """Put ids of returned chunks in the place of documents and sources among the used and unused.
+    """Replace used and unused documents and sources by the ids of their returned chunks.
 
     Returns:
-        The feedback, and the names of nothing that was returned.
+        The feedback, and the names that match nothing returned.
     """
     returned = {item.node for logged in candidates for item in logged.turn.returned}
     others = {*(feedback.used or ()), *(feedback.unused or ())} - returned
@@ -285,8 +285,8 @@ def add_stated(
     knew that, else without features.
 
     Returns:
-        The turns; the feedback, with chunks in the place of documents that have several; and the
-        ids that queries of the namespace cannot find.
+        The turns; the feedback, with ids of chunks in the place of other names; and the ids that
+        queries of the namespace cannot find.
     """
     feedback = stored.feedback
     key = candidates[0].state.clock.key
@@ -321,7 +321,7 @@ def _choose_chunks(
     nodes: Mapping[str, KnownNode],
     candidates: Sequence[StoredTurn],
 ) -> dict[str, list[str]]:
-    """Chunks by document and source: those that were returned, else the nearest to the query."""
+    """Choose chunks by document and source: the returned ones, else the nearest to the query."""
     returned = {item.node for logged in candidates for item in logged.turn.returned}
     query = next((logged.vector for logged in candidates if logged.vector is not None), None)
     cosines: dict[str, dict[str, float]] = {}
@@ -386,6 +386,6 @@ def _find_recent_turns(
     where = "" if session is None else f" in conversation {session!r}"
     msg = (
         f"namespace {namespace!r} has no turn{where} within {seconds:g} seconds before this "
-        "feedback (LearningSettings.window_seconds): give the turn id"
+        "feedback (the setting learning.window_seconds): give the turn id"
     )
     return _refuse(feedback, "no_turn", msg)

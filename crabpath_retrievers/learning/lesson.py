@@ -167,7 +167,7 @@ class FeedbackLearner:
         before: NamespaceModel,
         against: Sequence[float],
     ) -> dict[str, tuple[float, float]]:
-        """Evidence of turns on how far what was learned, and each memory, can be trusted."""
+        """Collect evidence on how far past lessons, and each memory, can be trusted."""
         pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(against)
@@ -210,8 +210,8 @@ class Lesson:
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
-        ``room`` is what may count against other givers of one who has not proved right, in lessons;
-        ``is_corrected`` says whether the feedback changes notes.
+        ``room`` is how many lessons of givers who have not proved right may still count against
+        others; ``is_corrected`` says whether the feedback changes notes.
         """
         self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning
@@ -242,7 +242,7 @@ class Lesson:
         """Add what follows from one turn.
 
         Returns:
-            The turn; credit that contradicts the feedback of other users is scaled down.
+            The turn, with its credit scaled down where it contradicts other users.
         """
         turn, credit, self._evidence = credited.turn, credited.credit, baseline.evidence
         fair = self._share_blame(credited) if credit.outcome < 0 else credit
@@ -275,7 +275,7 @@ class Lesson:
         stated: Mapping[str, float],
         share: float,
     ) -> float:
-        """Share of a turn's credit that counts, in [0, 1], as far as it contradicts others."""
+        """Limit the share of a turn's credit that counts where it contradicts others, in [0, 1]."""
         voices = split_voices(known.documents, known.credit_by_user)
         allowed = limit_share(stated, self._user, voices, share, proven=True)
         if allowed == math.inf or self._has_proved_right(credited.turn.namespace):
@@ -508,7 +508,7 @@ def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> Non
 def _read_edges(
     read: Reader, namespace: str, nodes: Mapping[str, KnownNode], sources: Iterable[str]
 ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
-    """Weights and counts of the learned edges among nodes that leave some of them."""
+    """Read weights of learned edges from ``sources`` to ``nodes``, and counts towards new ones."""
     keys = sorted(nodes[node].key for node in sources if node in nodes)
     if not keys:
         return {}, {}
@@ -525,7 +525,7 @@ def _read_edges(
 
 
 def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple[WeightDelta, ...]:
-    """Changes of weights between nodes that still exist."""
+    """Convert changes of weights to keys of nodes; those of deleted nodes are left out."""
     known = dict[str | None, int](keys.items())
     known[None] = _STOP
     return tuple(
@@ -538,7 +538,7 @@ def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple
 def _to_pairs(
     gained: Mapping[EdgeId, float], keys: Mapping[str, int]
 ) -> tuple[tuple[int, int, EdgeKind, float], ...]:
-    """Changes of counts of pairs of nodes that still exist."""
+    """Convert changes of counts to keys of nodes; those of deleted nodes are left out."""
     return tuple(
         (keys[a], keys[b], _KINDS[kind], count)
         for (a, b, kind), count in gained.items()

@@ -92,7 +92,7 @@ class ShadowLift(NamedTuple):
 
 
 def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> list[Lift]:
-    """Compare what was returned with what would have been before any lesson, by group.
+    """Compare the returned ranking with the ranking before any lesson, by group of turns.
 
     Documents are compared, not their chunks; notes, and documents that are gone, do not count.
 
@@ -129,7 +129,7 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
 
 
 def measure_shadow(store: GraphStore, namespace: str | None, by: LiftGrouping) -> list[ShadowLift]:
-    """Compare what a present retriever showed with what the memory would have returned, by group.
+    """Compare a present retriever's ranking with that of the memory, by group of turns.
 
     Arguments and errors as for :func:`measure_lift`. Notes of the memory do not count.
     """
@@ -162,13 +162,13 @@ def _require_grouping(by: object) -> None:
 def compare_rankings(
     read: Reader, turns: Iterable[tuple[Turn, Credit]]
 ) -> Iterator[tuple[float, bool]]:
-    """Yield what learning gained on turns, and whether their labels do not depend on showing.
+    """Yield the gain of learning on turns, and whether the label is independent of what was shown.
 
-    Use of what one ranking showed favours that one: it counts as such where what was learned
-    answered, and not at all where the ranking before any lesson did.
+    A label that a document was used favours the ranking that showed it: it counts, as dependent,
+    where the learned ranking answered, and not at all where the other one did.
 
     Yields:
-        Differences in [-1, 1], times the weight of the feedback: of nDCG, or of the shares of used
+        Differences in [-1, 1], weighted by the feedback: of nDCG, or of the shares of used
         documents that each ranking drafted.
     """
     for turn, credit in turns:
@@ -193,7 +193,7 @@ def compare_rankings(
 def _count_drafted(
     teams: Mapping[str, str], known: Mapping[str, AbstractSet[str]], used: AbstractSet[str]
 ) -> tuple[float, float]:
-    """Shares of the used documents that what was learned, and the other ranking, drafted."""
+    """Compute the shares of used documents that the learned and the other ranking drafted."""
     drafted = {document: team for node, team in teams.items() for document in known.get(node, ())}
     found = [drafted.get(document) for document in used]
     count = max(1, len(found))
@@ -205,7 +205,7 @@ def _score_rankings(
     known: Mapping[str, AbstractSet[str]],
     relevant: AbstractSet[str],
 ) -> tuple[float, float]:
-    """NDCG of both rankings, at the length of the longer one."""
+    """Compute the nDCG of both rankings, at the length of the longer one."""
     k = max(map(len, rankings))
     first, second = (_compute_ndcg(ids, known, relevant, k) for ids in rankings)
     return first, second
@@ -223,7 +223,7 @@ def _find_judged_documents(read: Reader, judged: Sequence[JudgedTurn]) -> dict[s
 
 
 def _find_documents(read: Reader, names: Sequence[str]) -> dict[str, set[str]]:
-    """Ids of documents by the ids of their chunks, by their own, and by their sources."""
+    """Map ids of chunks, ids of documents, and sources to ids of documents."""
     wanted = sorted({*names})
     found: dict[str, set[str]] = defaultdict(set)
     for chunk in read.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted):
@@ -233,7 +233,7 @@ def _find_documents(read: Reader, names: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _rank_documents(ids: Sequence[str], known: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """The documents of chunks, each once, in their order; those of unknown chunks are left out."""
+    """List the documents of chunks, each once, in order; unknown chunks are left out."""
     ranked = (document for node in ids for document in sorted(known.get(node, ())))
     return [*dict.fromkeys(ranked)]
 
@@ -241,7 +241,7 @@ def _rank_documents(ids: Sequence[str], known: Mapping[str, AbstractSet[str]]) -
 def _compute_ndcg(
     ids: Sequence[str], known: Mapping[str, AbstractSet[str]], relevant: AbstractSet[str], k: int
 ) -> float:
-    """Normalised discounted cumulative gain at k (Järvelin & Kekäläinen 2002), in [0, 1]."""
+    """Compute nDCG at k (Järvelin & Kekäläinen 2002), in [0, 1]."""
     ranked = _rank_documents(ids, known)
     discounts = 1.0 / np.log2(np.arange(max(1, k)) + 2.0)
     gains = discounts[[place for place, name in enumerate(ranked[:k]) if name in relevant]]
@@ -251,11 +251,11 @@ def _compute_ndcg(
 def _compare_places(
     shown: Sequence[str], other: Sequence[str], right: AbstractSet[str]
 ) -> tuple[float, ...]:
-    """Count the right documents of either ranking, and sum up what the other one changed.
+    """Compare the places that right documents have in what was shown and in the other ranking.
 
     Returns:
-        All of them; those that the other one places higher, equally, lower and nowhere; and the
-        sum of their gains in reciprocal places.
+        How many documents either has; how many of them the other places higher, equally, lower and
+        nowhere; and the sum of their gains in reciprocal places.
     """
     places = [{name: 1 / place for place, name in enumerate(of, 1)} for of in (shown, other)]
     found = [[of.get(name, 0.0) for of in places] for name in right]
@@ -271,7 +271,7 @@ def _compare_places(
 
 
 def _summarize(group: str, labels: str, scores: Floats) -> Lift:
-    """The figures of one group; ``scores`` has those learned and frozen, shape ``[n, 2]``."""
+    """Summarise one group; ``scores`` are of the learned and frozen ranking, shape ``[n, 2]``."""
     differences = scores[:, 0] - scores[:, 1]
     learned, frozen = (round(float(mean), 4) for mean in scores.mean(axis=0))
     return Lift(
@@ -288,7 +288,7 @@ def _summarize(group: str, labels: str, scores: Floats) -> Lift:
 
 
 def _summarize_places(group: str, rows: Floats) -> ShadowLift:
-    """The figures of one group; ``rows`` are those of :func:`_compare_places`, shape ``[n, 6]``."""
+    """Summarise one group; ``rows`` are those of :func:`_compare_places`, shape ``[n, 6]``."""
     sums = rows.sum(axis=0)
     documents, higher, equal, lower, missing = (int(total) for total in sums[:5])
     intervals = [_find_interval(rows[:, of], rows[:, 0]) for of in (1, 5)]
@@ -298,7 +298,7 @@ def _summarize_places(group: str, rows: Floats) -> ShadowLift:
 
 
 def _find_interval(sums: Floats, counts: Floats) -> tuple[float | None, float | None]:
-    """The 95 % interval of a mean by turns: percentile bootstrap (Efron & Tibshirani 1993).
+    """Bootstrap the 95 % interval of a mean over turns, by percentiles (Efron & Tibshirani 1993).
 
     ``sums`` and ``counts``, which are above 0, have shape ``[n]``. None with fewer than 20 turns.
     """

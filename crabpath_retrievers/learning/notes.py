@@ -53,7 +53,7 @@ def learn_notes(
     Feedback about several turns corrects, and answers, the latest of them.
 
     Returns:
-        The changes, and why a correction is not kept, if so.
+        The changes, and why a correction is not kept; None if it is, or there is none.
     """
     credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
     latest, feedback = credited[0], stored.feedback
@@ -151,9 +151,9 @@ def build_entry_inhibitions(
 def find_contradicted(
     turn: Turn, nodes: Mapping[str, KnownNode], vector: Vector, stretch: float
 ) -> list[str]:
-    """Documents of a turn that a text says otherwise in nearly the same words.
+    """Find the documents of a turn that a text contradicts in nearly the same words.
 
-    So is the correction that led the answer: it was taken for right.
+    A correction that ranked first is among them: it led the answer.
     """
     ids = [item.node for item in turn.returned]
     known = {node: nodes[node].vector for node in ids if node in nodes}

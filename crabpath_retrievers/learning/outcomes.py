@@ -193,10 +193,10 @@ class FeedbackSink(Protocol):
 
 
 def parse_outcome(outcome: Outcome) -> float:
-    """An outcome as a number in [-1, 1].
+    """Convert an outcome to a number in [-1, 1].
 
     Raises:
-        InvalidInputError: It is none of what :data:`Outcome` lists.
+        InvalidInputError: It is no value that :data:`Outcome` lists.
     """
     said = to_plain(outcome)
     if isinstance(said, bool):
@@ -214,7 +214,7 @@ def parse_outcome(outcome: Outcome) -> float:
 
 
 def find_turn_ids(about: object) -> list[str]:
-    """Ids of the turns that returned documents, each once, in order.
+    """Find the ids of the turns that returned documents, each once, in order.
 
     Args:
         about: A document or node, several of them, an answer, or whatever holds some: the output of
@@ -228,7 +228,7 @@ def find_turn_ids(about: object) -> list[str]:
 def make_outcome_feedback(
     about: object, outcome: Outcome, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """One feedback for each turn behind a response or documents.
+    """Make one feedback for each turn behind a response or documents.
 
     The text of a response counts as ``answer``, unless ``used`` or ``answer`` are given.
 
@@ -342,7 +342,7 @@ NamedDocuments: TypeAlias = dict[str, list[str]]
 
 
 def _collect_turns(about: object) -> dict[str, NamedDocuments]:
-    """Names of the documents of each turn, as far as they are given, by id of the turn."""
+    """Map ids of turns to their documents by name, as far as they are given."""
     turns: dict[str, NamedDocuments] = {}
     for turn, node, names in _iterate_turns(about):
         known = turns.setdefault(turn, {})
@@ -354,9 +354,9 @@ def _collect_turns(about: object) -> dict[str, NamedDocuments]:
 def select_use(
     fields: FeedbackFields, turn: str | None, turns: Mapping[str, NamedDocuments]
 ) -> FeedbackFields:
-    """The fields for one of several turns: with ids, and without use of what only others returned.
+    """Select the fields for one of several turns, with ids, and without use in other turns.
 
-    Names that no turn knows stay, to be looked up or refused where the turn is read.
+    Names that no turn knows stay: they are looked up or refused when the turn is read.
     """
     own = turns.get(turn or "", {})
     others = set[str]().union(*turns.values()) - own.keys()
@@ -372,7 +372,7 @@ def select_use(
 def _iterate_turns(
     given: object, depth: int = 0, *, said: bool = True
 ) -> Iterator[tuple[str, str, Iterable[str]]]:
-    """Yield turns; texts are ids only where the caller ``said`` them, not within a response."""
+    """Yield ``(turn, document, names)``; texts are turns only where the caller ``said`` them."""
     if isinstance(given, (str, UUID)):
         if said:
             yield str(given), "", ()
@@ -385,7 +385,7 @@ def _iterate_turns(
 
 
 def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
-    """The documents of a turn or of an answer, or the one with this metadata, with its turn."""
+    """List turn, document and names for each document of a turn or answer, or for metadata."""
     turn = getattr(given, "turn", given)
     if isinstance(turn, Turn):
         nodes = [item.node for item in turn.returned]
@@ -398,7 +398,7 @@ def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
 
 
 def _list_parts(given: object) -> Iterable[object]:
-    """Parts of a response that may hold documents."""
+    """List the parts of a response that may hold documents."""
     if isinstance(given, Mapping):
         return given.values()
     if isinstance(given, (list, tuple)):
@@ -410,7 +410,7 @@ def _list_parts(given: object) -> Iterable[object]:
 
 
 def _select_last_round(items: Sequence[object]) -> Sequence[object]:
-    """Messages after the last question; all items where there is none."""
+    """Select the messages after the last question; all items if there is none."""
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         kind = item.get("role") if isinstance(item, Mapping) else getattr(item, "type", None)

@@ -77,7 +77,7 @@ AfterLesson = Callable[[Store, str, int], object]
 class LearningTally(NamedTuple):
     """Numbers of waiting feedbacks that one pass applied, refused, or failed to apply.
 
-    Those whose giver had said so before count as refused.
+    Feedback that repeats what its giver has said before counts as refused.
     """
 
     applied: int = 0
@@ -196,10 +196,10 @@ class Recorder:
 
     @retry_on_conflict
     def _keep(self, store: Store, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
-        """Feedback as it is stored now, and its receipt so far.
+        """Store feedback; return it as it is stored now, and its receipt so far.
 
-        Other content under an id that its giver has used replaces the former one; so does the same
-        content where its giver has said something else in the meantime.
+        Other content under an id that its giver has used replaces the former content; so does the
+        same content if the giver has said something else since.
         """
         new, name = given.feedback, given.feedback.feedback_id
         ((sequence, namespace, is_new),) = store.apply([given])
@@ -350,8 +350,8 @@ class Recorder:
         """Undo what a feedback replaces, and learn from it, within one transaction.
 
         Returns:
-            Whose vectors are to be deleted afterwards; the changes; and which part of the feedback
-            is ignored, or what it takes back, if any.
+            Undone feedback whose vectors must be deleted; the changes; and which part of the
+            feedback is ignored, or what it takes back, if any.
 
         Raises:
             ConflictError: The turns have other feedback in the meantime.
@@ -480,7 +480,7 @@ class Recorder:
 
 
 def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
-    """Feedback with what stored feedback of its giver says besides, see :func:`complete`."""
+    """Add what its giver said in former feedback to the present one, see :func:`complete`."""
     whole = complete(given.feedback, former.feedback)
     if whole == given.feedback:
         return given
@@ -518,7 +518,7 @@ def _revise(store: Store, stored: StoredFeedback, given: KeepFeedback) -> Stored
 
 
 def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
-    """Store that nothing is learned from a feedback; its receipt, if nobody was faster."""
+    """Settle feedback as refused or repeated; return the receipt, or that of a faster process."""
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)
     with suppress(NotFoundError):  # it is kept where somebody can forget it

@@ -73,7 +73,8 @@ class StandaloneLearner:
     ) -> None:
         """Work on ``store``.
 
-        For settings, ``after_lesson`` makes what is called after each applied feedback, or nothing.
+        ``after_lesson`` makes from settings the hook that is called after each applied feedback, or
+        None.
         """
         self.store, self._after_lesson = store, after_lesson
         self._recorder: tuple[str | None, Recorder] | None = None

@@ -126,12 +126,12 @@ class LearningHistory:
     def plan_undo(
         self, read: Reader, feedback_id: str, namespace: str, note: str | None
     ) -> tuple[Write, Reverted | None]:
-        """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
+        """Plan the undo of a feedback: the change, and the vectors to delete after it.
 
-        The note says why; None where the status of the feedback is to stay.
+        ``note`` is the reason that is stored; None leaves the status of the feedback.
 
         Returns:
-            The change; None where no effects are stored, and it only releases the turns.
+            The change; and the vectors, None where it only releases turns, without stored effects.
         """
         known = read.learned.get_state(namespace)
         key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)

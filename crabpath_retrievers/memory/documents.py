@@ -83,7 +83,7 @@ _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
-    """Chunks and notes by id; arguments and result as ``CrabPath.get_by_ids``."""
+    """Read chunks and notes by id; arguments and result as ``CrabPath.get_by_ids``."""
     store, names = services.store, parse_texts(ids)
     owner = store.walk.get_clock(parse_namespace(namespace)).key
     nodes = store.catalog.documents(list(dict.fromkeys(names)), namespace=owner)
@@ -105,7 +105,7 @@ def list_documents(
     words: str | None,
     limit: int,
 ) -> list[Document]:
-    """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
+    """List the chunks of a memory; arguments and result as ``CrabPath.documents``."""
     limit = require_count("limit", limit)
     name, matches = None if source is None else parse_text("source", source), _make_test(wanted)
     start = None if under is None else parse_text("under", under)
@@ -123,7 +123,7 @@ def list_documents(
 
 
 def _find_by_words(services: Services, words: str) -> list[Node]:
-    """Chunks with any of the rarest words of a text, best first; a bounded number of them."""
+    """Find chunks with any of the rarest words of a text, best first, up to a fixed number."""
     store, settings = services.store, services.settings.seeds
     wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
     with store.open_reader() as read:
@@ -137,7 +137,7 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
 
 
 def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
-    """The chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
+    """Find the chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
     k = require_count("k", k)
     question = parse_text("text", text)
     if is_blank(question):
@@ -230,7 +230,7 @@ class Forgotten(int):
     unknown: tuple[str, ...] = ()
 
     def __new__(cls, number: int = 0, **parts: Any) -> Self:
-        """Make one of a number and further attributes."""
+        """Make it from the number of chunks and notes and from further attributes."""
         made = super().__new__(cls, number)
         vars(made).update(parts)
         return made
@@ -240,7 +240,7 @@ class Forgotten(int):
         return {name: getattr(self, name) for name in Forgotten.__annotations__}
 
     def __repr__(self) -> str:
-        """Show what is not empty."""
+        """Show the counts that are not 0, and unknown names."""
         parts = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items() if value)
         return f"{type(self).__name__}({parts})"
 
@@ -337,7 +337,7 @@ def _forget_namespace(services: Services, namespace: str) -> Forgotten:
 
 
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
-    """Unit vectors by id."""
+    """Check vectors by id, and scale them to length 1."""
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):
@@ -399,7 +399,7 @@ def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> So
 
 
 def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:
-    """The documents and the paths among the arguments of a sync."""
+    """Split the arguments of a sync into documents and paths."""
     single = isinstance(sources, (str, os.PathLike))
     items = [sources] if single else require_list("what to sync", sources)
     documents = [item for item in items if isinstance(item, Document)]

@@ -121,7 +121,7 @@ class MemoryLearning(MemoryPart):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
     def lift(self, *, namespace: str | None = None, by: LiftGrouping = "namespace") -> list[Lift]:
-        """Gain of learning: returned documents against those of the ranking before any lesson.
+        """Measure the gain of learning: returned documents against the ranking before any lesson.
 
         Each turn after the first lesson records both. Those count whose feedback names
         ``relevant`` documents: what is ``used`` was chosen from what was shown, which would favour
@@ -231,7 +231,7 @@ class MemoryLearning(MemoryPart):
         return len(keys)
 
     def evidence(self, /, text: str, **options: Unpack[QueryOptions]) -> Evidence:
-        """All candidates of a query with their feature values, for fitting and analysis.
+        """Compute all candidates of a query with their features, for fitting and analysis.
 
         No turn is recorded.
 

@@ -50,7 +50,7 @@ class NoteFields(TypedDict, total=False):
 
 
 def require_taught_kind(kind: object) -> str:
-    """The authority that a kind of note gets by default."""
+    """Check the kind of a taught note; return the authority that it gets by default."""
     if not isinstance(kind, str) or kind not in _DEFAULT_AUTHORITIES:
         msg = f"kind must be 'teaching' or 'directive', not {format_value(kind)}: or use correct"
         raise InvalidInputError(msg)
@@ -58,10 +58,10 @@ def require_taught_kind(kind: object) -> str:
 
 
 def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict[str, int]:
-    """Keys by id of nodes that a namespace sees.
+    """Look up the keys of nodes that a namespace sees, by id.
 
     Args:
-        store: Of the memory.
+        store: The graph store.
         ids: Ids of chunks or notes; or of whole documents, for all their chunks.
         namespace: The namespace whose notes may be among them.
 
@@ -81,7 +81,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """Content of a note, as it is stored."""
+    """Check the fields of a note, and normalise them for storage."""
     title, name = fields.get("title", ""), fields.get("id")
     untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -106,7 +106,7 @@ def save_note(
     asked: NoteQuestion | None,
     logged: StoredTurn | None = None,
 ) -> str:
-    """Save a note unless it exists already just so; returns its id."""
+    """Save a note, unless it is stored with the same content already; returns its id."""
     store = services.store
     store.require_in_place()  # else what is acknowledged would be lost
     rank, owner = Authority.of(authority), parse_namespace(namespace)
@@ -139,7 +139,7 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """The record of a turn."""
+    """Find the record of a turn by its id."""
     scope = None if namespace is None else parse_namespace(namespace)
     name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
@@ -150,7 +150,7 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
 
 
 def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord]:
-    """The newest notes of a namespace; as ``CrabPath.notes``."""
+    """List the newest notes of a namespace; as ``CrabPath.notes``."""
     limit = require_count("limit", limit)
     return store.notes.list_newest(store.walk.get_clock(parse_namespace(namespace)).key, limit)
 
@@ -158,7 +158,7 @@ def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord
 def list_turns(
     store: GraphStore, namespace: str, limit: int, *, before: str | None = None
 ) -> list[TurnRecord]:
-    """The last turns of a namespace; as ``CrabPath.turns``."""
+    """List the last turns of a namespace; as ``CrabPath.turns``."""
     limit = require_count("limit", limit)
     store.flush()  # the first turn of a namespace creates it
     until = None if before is None else find_turn(store, before, namespace).turn.clock
@@ -167,7 +167,7 @@ def list_turns(
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Ids of returned documents that a text contradicts in nearly the same words."""
+    """Find the returned documents that a text contradicts in nearly the same words; their ids."""
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch
@@ -175,7 +175,7 @@ def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
 
 
 def make_question(logged: StoredTurn | None) -> NoteQuestion | None:
-    """The question of a turn, with its vector where that was recorded."""
+    """Make the question of a note from a turn, with its vector if stored; None without a turn."""
     if logged is None:
         return None
     vector: Vector | None = None

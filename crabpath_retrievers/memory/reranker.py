@@ -52,7 +52,7 @@ class ModelReranker:
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """Ids of all nodes, best first; see :class:`.retrieval.pipeline.Reranker`."""
+        """Order all nodes, as ids, best first; see :class:`.retrieval.pipeline.Reranker`."""
         ids = [node.id for node in nodes]
         given = [_to_document(node) for node in nodes]
         work = partial(self._name_best, query, given, callbacks)
@@ -71,7 +71,7 @@ class ModelReranker:
         return [*best, *(name for name in ids if name not in best)]
 
     def _name_best(self, query: str, documents: Sequence[Document], callbacks: Any) -> list[str]:
-        """Ids of the documents that the model names, best first."""
+        """List the ids of the documents that the model names, best first."""
         if isinstance(self._model, BaseDocumentCompressor):
             found = self._model.compress_documents(documents, query, callbacks)
             return [_read_id(document) for document in found]
@@ -98,7 +98,7 @@ class ModelReranker:
 
 
 def _to_document(node: Node) -> Document:
-    """A node with its id in the metadata, which compressors keep when they drop the id."""
+    """Make a document with its id in the metadata, too: compressors may drop the other one."""
     metadata = {**node.metadata, METADATA_KEY: {"id": node.id}}
     return Document(id=node.id, page_content=node.content, metadata=metadata)
 

@@ -286,7 +286,7 @@ class Services:
 
     @property
     def is_open(self) -> bool:
-        """Whether they were not closed."""
+        """Whether the services have not been closed."""
         return self._release.alive
 
     def require_open(self) -> None:
@@ -303,7 +303,7 @@ class Services:
             raise StoreUnavailableError(msg)
 
     def leave_to_parent(self) -> None:
-        """Be unusable, in a forked process, and release nothing: the parent goes on."""
+        """Become unusable in a forked process, and release nothing: the parent goes on."""
         self._is_forked = self.is_open
         self._release.detach()
 
@@ -321,7 +321,7 @@ class Services:
             )
 
     def query_vector(self, query: str | Sequence[float]) -> Vector:
-        """Unit vector ``[d]`` of a text or a vector."""
+        """Make the unit vector ``[d]`` of a text, or of a vector."""
         if isinstance(query, str):
             self.identity.verify()
             return self.embedder.query(to_storable(query))
@@ -331,20 +331,20 @@ class Services:
         return vector
 
     def save_vectors_place(self, meta: Mapping[str, str]) -> None:
-        """Write into the graph store where its vectors are kept, unless its facts say so."""
+        """Store where the vectors are kept, unless ``meta`` of the graph store says so."""
         place = vectors_place(self.index)
         if place != meta.get("vectors", OWN):
             self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
-        """Delete vectors of a deleted namespace's episodes and notes, by its last clock."""
+        """Delete the vectors of a deleted namespace, whose last clock says which it had."""
         if clock.learned or clock.notes:
             self.episodes.forget(clock.key)
         if clock.notes:
             self.notes.forget(clock.key)
 
     def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Keys and similarities of a node's k nearest neighbours, nearest first."""
+        """Find the k nodes nearest to a node: keys and similarities, nearest first."""
         read = cast("Reader", links.source)
         (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
@@ -391,7 +391,7 @@ class MemoryPart:
         return self._all_services
 
     def get_source(self, part: str) -> object:  # noqa: ARG002  others give one a part
-        """The object that a component of an optional part is made from."""
+        """Return the object from which the component of an optional part is made."""
         return self._all_services
 
 
@@ -422,7 +422,7 @@ class OptionalPart(Generic[T]):
 
 
 def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: bool) -> str | None:
-    """The place of a memory; None for a temporary one."""
+    """Check where a memory is to be; return its place, None for a temporary one."""
     place = None if path is None else place_of(path)
     require_known_vectors(vectors, place)
     if not create:
@@ -439,7 +439,7 @@ def _open_graph(
     settings: Settings,
     undo: ExitStack,
 ) -> tuple[str, GraphStore]:
-    """The place of a memory, which is made for a temporary one, and its graph store."""
+    """Open the graph store of a memory, in a new directory if it is temporary; and its place."""
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
         undo.callback(shutil.rmtree, place, ignore_errors=True)
@@ -453,7 +453,7 @@ def _open_graph(
 def _open_stores(
     opened: tuple[str, GraphStore], vectors: VectorPlace, time_limit: float, undo: ExitStack
 ) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
-    """Graph store, vector index and facts of a memory; ``undo`` closes them."""
+    """Open the vector index of a graph store; returns both and metadata; ``undo`` closes it."""
     place, store = opened
     with limit_waiting(time_limit):
         meta = store.catalog.meta()
@@ -469,7 +469,7 @@ def _close_within(seconds: float, stack: ExitStack) -> None:
 
 
 def _router_of(router: Any) -> Router:
-    """The router that the argument ``router`` describes: a router, or a chat model for one."""
+    """Make a router of the argument ``router``: a router, or a chat model."""
     is_router = all(callable(getattr(router, name, None)) for name in ("route", "aroute"))
     if is_router and not isinstance(router, type):
         ready: Router = router
@@ -538,7 +538,7 @@ def check_open_memory(
 
 
 def add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
-    """Add the state of the read replica, without which queries are answered, too."""
+    """Add the state of the read replica, which may fail without stopping queries."""
     if not found.ready or replica is None:
         return found
     return replace(found, reason=f"{found.reason}; {replica.describe()}")
@@ -560,7 +560,7 @@ def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness
 
 
 def _wait_for(ask: Callable[[], object], seconds: float) -> None:
-    """Ask in a thread: drivers round limits up, and foreign stores have their own."""
+    """Ask in a thread, at most some seconds: some drivers do not keep short limits."""
 
     def ask_briefly() -> None:
         with shorten_waiting(seconds):

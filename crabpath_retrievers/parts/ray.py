@@ -55,7 +55,7 @@ _SHARE = 0.5
 
 
 def require_ray() -> Any:
-    """The module ``ray``.
+    """Import the module ``ray``.
 
     Raises:
         MissingExtraError: It is not installed.
@@ -182,7 +182,7 @@ class _PartWorker:
 
 
 def require_dataset(dataset: object) -> None:
-    """Refuse what is no dataset of Ray.
+    """Refuse an object that is no dataset of Ray.
 
     Raises:
         InvalidInputError: It is none.
@@ -197,7 +197,7 @@ def require_dataset(dataset: object) -> None:
 
 
 def list_rows_of_files(files: Sequence[SourceFile]) -> "Dataset":
-    """A dataset of files, cut into parts."""
+    """Make a dataset of files, cut into parts."""
     ray = require_ray()
     rows = [{"path": file.path, "source": file.source} for file in files]
     blocks = max(1, -(-len(rows) // FILES_AT_ONCE))

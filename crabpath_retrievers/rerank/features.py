@@ -35,7 +35,7 @@ RowIndices = NDArray[np.intp]
 def pagerank(
     sources: RowIndices, targets: RowIndices, weights: Floats, restart: Floats, follow: float
 ) -> Floats:
-    """Stationary visits of each node relative to the most visited one, in [0, 1], shape ``[n]``.
+    """Compute stationary visits of nodes relative to the most visited, in [0, 1], shape ``[n]``.
 
     The linear system is solved for the few nodes with outgoing edges; all others only receive.
 
@@ -209,9 +209,9 @@ class Evidence:
         information: Total information of the query, in nats.
         words: Number of its words.
         codes: Which words of the query are codes, long numbers or addresses; shape ``[Q]``.
-        numbers: Which of them have a digit and are none of these, such as years; shape ``[Q]``.
+        numbers: Which words have a digit and are no codes, such as years; shape ``[Q]``.
         lengths: Distinct words of each candidate, shape ``[n]``.
-        stretch: Of the embedder.
+        stretch: Stretch of the embedder's distances.
     """
 
     pool: Sequence[Candidate]
@@ -246,7 +246,7 @@ class Evidence:
         return cls(pool, support, inhibition, *asked, lengths, stretch)
 
     def select(self, rows: Sequence[int]) -> "Evidence":
-        """The evidence for some of the candidates."""
+        """Select the evidence for some of the candidates."""
         pool, weights = [self.pool[row] for row in rows], self.term_weights[rows]
         return replace(self, pool=pool, term_weights=weights, lengths=self.lengths[rows])
 
@@ -276,9 +276,9 @@ class Evidence:
     def weighed_words(self) -> Floats:
         """``term_weights``, scaled by the agreement of words with vectors; shape ``[n, Q]``.
 
-        Where one text is likely to answer and the candidates that have more of the query's words
-        are not nearer to it, words mislead, as those of program code do; unless they set one text
-        apart: then the vectors may be those of a language that the embedder does not know.
+        If one text is likely to answer, and candidates with more words of the query are not nearer
+        to it, words mislead, as those of program code do, and are scaled down; unless they set one
+        text apart: then the embedder may not know the language.
         """
         if len(self.pool) <= 1:
             return self.term_weights
@@ -295,7 +295,7 @@ class Evidence:
 
 
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
-    """Features of every candidate, shape ``[n, len(FEATURES)]``; coverage is left at 0.
+    """Compute the features of every candidate, shape ``[n, len(FEATURES)]``; coverage stays 0.
 
     ``sources`` are weights of ``SOURCE_FEATURES``, in log-odds, shape ``[len(SOURCE_FEATURES)]``.
     """
@@ -325,7 +325,7 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
 
 
 def compute_node_features(evidence: Evidence) -> Matrix:
-    """Features of the candidates themselves, shape ``[n, len(FEATURES)]``; edge features are 0."""
+    """Compute features of the candidates alone, shape ``[n, len(FEATURES)]``; edges give 0."""
     pool = evidence.pool
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):
@@ -345,7 +345,7 @@ def compute_node_features(evidence: Evidence) -> Matrix:
 
 
 def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
-    """Information, in units of 10 nats, that tells each candidate from its near twins; ``[n]``.
+    """Measure the information, in units of 10 nats, that tells candidates from near twins; ``[n]``.
 
     Among near-equal texts the vectors say nothing, and one word of the query decides.
     """
@@ -369,7 +369,7 @@ def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
 
 
 def _identify(weights: Floats) -> Floats:
-    """Bonus for candidates with rare codes of the query, at most the one of distinction.
+    """Score candidates by the rare codes of the query that they have.
 
     Vectors tell codes, numbers and addresses badly from each other.
 
@@ -377,7 +377,8 @@ def _identify(weights: Floats) -> Floats:
         weights: Information of each code that a candidate contains, else 0; shape ``[n, C]``.
 
     Returns:
-        Shape ``[n]``; below any distinction where the candidate has none of them.
+        Shape ``[n]``: at most the largest distinction; below all for a candidate without such
+        codes.
     """
     none = np.full(len(weights), -_MOST_DISTINCT)
     holders = (weights > 0).sum(axis=0)
@@ -417,7 +418,8 @@ def _add_edge_features(
     Args:
         matrix: Features of the candidates.
         evidence: The candidates, and the edges.
-        likelihood: Of relevance without the graph, relative to the best, in (0, 1]; shape ``[n]``.
+        likelihood: Likelihood of relevance without the graph, relative to the best, in (0, 1];
+            shape ``[n]``.
         several: How far several texts are likely to answer, in [0, 1].
     """
     edges = _EdgeArrays(evidence)

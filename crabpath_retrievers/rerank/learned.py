@@ -68,15 +68,16 @@ _PROOF = 40.0  # wealth that chance brings to one of 40 namespaces at most, by e
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Per memory feature: its support for documents that were used, and for all with known use.
+    """Evidence on how far the memories of a namespace can be trusted: counts by name.
 
     Attributes:
-        spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
-            of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
-            them, with 1 for each; by ``log_odds BLOCK CENTRE``, of the last blocks of feedback,
-            those with log-odds around the centre; by ``trials * SCALE``, the surprise about
-            the use of documents if trials count by that scale, in nats, and their number; and
-            the number of all ``lessons``.
+        spoken: Pairs ``(used, all)``: sums over used documents, and over all documents of known
+            use, weighted by feedback. A memory feature sums up its values above 0; ``returned``
+            counts all returned documents, and ``unlikely`` those that were unlikely. ``log_odds
+            BLOCK CENTRE`` counts documents with log-odds around the centre, in a recent block of
+            feedback. ``trials * SCALE`` is different: the surprise, in nats, at the use of
+            documents if trials count by that scale, and the number of documents. ``lessons`` has
+            the number of lessons.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -120,12 +121,12 @@ class Reliability:
         return Reliability(kept)
 
     def count_lesson(self, counts: Mapping[str, tuple[float, float]]) -> "Evidence":
-        """The evidence of one more lesson: counts by log-odds, and what they displace.
+        """Return the evidence of one more lesson: its counts by log-odds, less those it displaces.
 
-        Older blocks leave with it, and come back when it is undone.
+        The displaced counts are those of old blocks; they come back when the lesson is undone.
 
         Args:
-            counts: Counts by log-odds, of :func:`count_log_odds` for :attr:`lessons`.
+            counts: Counts by log-odds from :func:`count_log_odds`.
         """
         newest = max((place[0] for name in counts if (place := _parse_bin(name))), default=0)
         displaced = {
@@ -138,7 +139,7 @@ class Reliability:
 
     @property
     def lessons(self) -> int:
-        """Number of lessons in effect, which tells the block of the next one."""
+        """Number of lessons in effect; it determines the block of the next one."""
         if _LESSONS in self.spoken:
             return round(self.spoken[_LESSONS][1])
         blocks = [place[0] for name in self.spoken if (place := _parse_bin(name))]
@@ -146,7 +147,7 @@ class Reliability:
 
     @property
     def room(self) -> float:
-        """Lessons not proved right that may still count against other givers."""
+        """Number of lessons of unproved givers that may still count against others."""
         counted, number = self.spoken.get(_AGAINST, _NONE)
         return max(0.0, _ROOM + _ROOM_SHARE * (self.lessons - number) - counted)
 
@@ -218,7 +219,7 @@ def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibratio
 
 
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
-    """Return the evidence of feedback about the memories that supported documents of its turns.
+    """Return by memory the sums of its support for used documents, and for all of known use.
 
     Only documents with a credit of their own count.
     """
@@ -235,7 +236,7 @@ def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[fl
 
 
 def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
-    """Yield the bins for which one returned document counts, with its strength."""
+    """Yield the names under which one returned document counts, each with its strength."""
     yield _RETURNED, 1.0
     memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORY_FEATURES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
@@ -244,12 +245,12 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
 
 
 def count_against(counted: Sequence[float]) -> Evidence:
-    """The evidence of lessons against other givers, one number by giver not proved right."""
+    """Return as evidence the sum and number of credits by unproved givers against others."""
     return {_AGAINST: (sum(counted), float(len(counted)))} if counted else {}
 
 
 def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
-    """The evidence of judged turns on what learning gained: sums of gains and of their squares.
+    """Return as evidence the gains of learning on judged turns: sums of gains and of squares.
 
     Args:
         differences: nDCG of what was learned minus that before any lesson, in [-1, 1], and whether
@@ -327,7 +328,7 @@ def measure_scales(
 
 @lru_cache(maxsize=1024)
 def _parse_bin(name: str) -> tuple[int, int] | None:
-    """Block and log-odds of a bin; None for other counts."""
+    """Parse block and log-odds of the name of a bin; None for other counts."""
     found = _BIN.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -356,7 +357,7 @@ class Posterior:
 
     @classmethod
     def of(cls, prior: Floats, strength: float) -> "Posterior":
-        """The distribution before any feedback.
+        """Make the distribution before any feedback.
 
         Only the weights of ``CORPUS_FEATURES`` are learned: text match is worth the same in every
         corpus, and memories are scaled by their reliability instead.
@@ -368,7 +369,7 @@ class Posterior:
         return cls(prior, np.diag(np.where(_LEARNS, strength, _FIXED)))
 
     def update(self, matrix: Matrix, used: Floats, weight: float | Floats = 1.0) -> "Posterior":
-        """The posterior after one feedback on returned documents.
+        """Compute the posterior after one feedback on returned documents.
 
         Args:
             matrix: Features of the documents, shape ``[n, F]``.
@@ -387,14 +388,14 @@ class Posterior:
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
     def sample(self, rng: np.random.Generator, draws: int) -> Floats:
-        """Weights drawn from the posterior (Thompson 1933), shape ``[draws, F]``."""
+        """Draw weights from the posterior (Thompson 1933), shape ``[draws, F]``."""
         root = np.linalg.cholesky(self.precision)
         normal = rng.normal(size=(len(self.mean), draws))
         drawn: Floats = self.mean + np.linalg.solve(root.T, normal).T
         return drawn
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with the names of the features; the precision as its upper triangle."""
+        """Convert to plain data with feature names; the precision as its upper triangle."""
         return {
             "features": list(FEATURES),
             "mean": _encode(self.mean),
@@ -420,9 +421,9 @@ class Posterior:
 
 
 def encode_gain(before: Posterior, after: Posterior) -> bytes:
-    """Difference of two posteriors in natural parameters, in which evidence adds up.
+    """Encode the difference of two posteriors in natural parameters, in which evidence adds up.
 
-    Encoded as precision (upper triangle) and precision times mean, compressed with zlib.
+    These are the precision (upper triangle) and precision times mean, compressed with zlib.
     """
     precision = (after.precision - before.precision)[_triangle(len(after.mean))]
     shift = after.precision @ after.mean - before.precision @ before.mean
@@ -431,7 +432,7 @@ def encode_gain(before: Posterior, after: Posterior) -> bytes:
 
 
 def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
-    """The posterior without a gain from :func:`encode_gain`.
+    """Subtract a gain from :func:`encode_gain` from a posterior.
 
     A gain over other features, from another release, leaves the posterior as it is.
     """
@@ -451,12 +452,12 @@ def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
 
 
 def _encode(values: Floats) -> str:
-    """Numbers as exact text; ten times as fast as decimals."""
+    """Encode numbers as exact text, ten times as fast as decimals."""
     return b64encode(values.astype(_DOUBLE).tobytes()).decode()
 
 
 def _from_upper_triangle(triangle: Floats, size: int) -> Floats:
-    """The symmetric matrix with this upper triangle."""
+    """Make the symmetric matrix with this upper triangle."""
     square: Floats = np.zeros((size, size))
     square[_triangle(size)] = triangle
     return square + np.triu(square, 1).T

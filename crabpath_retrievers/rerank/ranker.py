@@ -81,13 +81,13 @@ _USES, _PASSES = ([FEATURES.index(name) for name in names] for names in (USES, P
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Log-odds of the logistic model as a namespace's feedback corrects them: linear."""
+    """Linear correction of the logistic model's log-odds by a namespace's feedback."""
 
     slope: float = 1.0
     offset: float = 0.0
 
     def apply(self, log_odds: Floats) -> Floats:
-        """Calibrated log-odds, in the same order."""
+        """Calibrate log-odds; their order stays."""
         calibrated: Floats = self.slope * log_odds + self.offset
         return calibrated
 
@@ -98,7 +98,7 @@ class Ranker:
 
     Attributes:
         weights: One per feature, shape ``[len(FEATURES)]``, in log-odds; those of ``USES`` and
-            ``PASSES`` say how many trials one unit of them is, where the model counts as one.
+            ``PASSES`` are trials per unit, the model being one trial.
         sources: Weights of ``SOURCE_FEATURES``, in log-odds: relevance without the graph.
         provenance: Data that the weights were fitted on.
         inhibition: Log-odds that a full inhibition removes.
@@ -116,7 +116,7 @@ class Ranker:
 
     @classmethod
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
-        """The shipped prior, or one from a file that ``python -m benchmarks fit-prior`` wrote.
+        """Load the shipped prior, or one from a file that ``python -m benchmarks fit-prior`` wrote.
 
         Raises:
             ConfigurationError: The file has features that this release does not have.
@@ -137,13 +137,13 @@ class Ranker:
         return cls(weights, odds, data.get("provenance", {}), inhibition)
 
     def with_weights(self, weights: Floats) -> "Ranker":
-        """Copy of the ranker with these weights, shape ``[len(FEATURES)]``."""
+        """Copy the ranker with other weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
-        """Indices of candidates, best first; their column ``coverage``, which was 0, is filled in.
+        """Order candidates, best first, as indices; fill in their column ``coverage``, which was 0.
 
-        The first ``k`` are chosen greedily for relevance and added information, ``among`` some.
+        The first ``k`` are chosen greedily for relevance and added information, from ``among``.
         """
         chosen = np.asarray(among, dtype=np.intp)
         per_unit = self.calibration.slope * self.weights[_COVERAGE]  # of coverage, in log-odds
@@ -155,7 +155,7 @@ class Ranker:
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
-        """Fill in the column ``coverage`` of candidates that are returned in this order."""
+        """Fill in the column ``coverage`` of candidates, given by index in the order of return."""
         terms, again = evidence.weighed_words, evidence.focus
         uncovered = np.ones(terms.shape[1])
         for index in order:
@@ -163,7 +163,7 @@ class Ranker:
             uncovered = uncovered * np.where(terms[index] > 0, again, 1.0)
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
-        """Share of the draws in which each of some candidates is among the best k, by index.
+        """Compute the share of the draws in which candidates are among the best k, by index.
 
         Coverage is that of the answer; it is not computed again for each draw. Empty without draws.
         """
@@ -176,7 +176,7 @@ class Ranker:
         return dict(zip(among, shares.tolist(), strict=True))
 
     def score_novelty(self, matrix: Matrix, shown: Floats) -> Floats:
-        """Log-odds of relevance without past uses, lower the more often a document was tried.
+        """Compute log-odds without past uses, lower for documents that were tried more often.
 
         A bonus for what is unknown, as in UCB (Auer, Cesa-Bianchi & Fischer 2002).
 
@@ -190,15 +190,14 @@ class Ranker:
         return odds - known
 
     def log_odds(self, matrix: Matrix) -> Floats:
-        """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``.
+        """Compute log-odds of relevance, shape ``[n]``, of features ``[n, len(FEATURES)]``.
 
         Past uses and passes for like questions are trials of "this document is relevant", each
         weighted by how alike the questions are; the calibrated logistic model is the prior mean and
-        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Beside uses it is
-        the mean if one candidate is relevant: where it expects less, as it does of short texts, a
-        hundredth of a trial would outweigh it. Afterwards what a
-        document adds to those before it is added, by the model's share of the trials, and
-        inhibition.
+        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Where there are
+        past uses it is raised until it expects one relevant candidate: of short texts it expects
+        less, and a hundredth of a trial would outweigh it. Then coverage is added, scaled by the
+        model's share of the trials, and inhibition.
         """
         odds = self.calibration.apply(matrix @ (self.weights * _IS_LINEAR))
         uses = matrix[:, _USES] @ self.weights[_USES]
@@ -213,26 +212,26 @@ class Ranker:
         return total
 
     def model_log_odds(self, matrix: Matrix) -> Floats:
-        """Log-odds of the logistic model, with coverage, before its calibration; shape ``[n]``."""
+        """Compute uncalibrated log-odds of the logistic model, with coverage; shape ``[n]``."""
         columns = _IS_LINEAR.copy()
         columns[_COVERAGE] = True
         odds: Floats = matrix @ (self.weights * columns)
         return odds
 
     def count_trials(self, matrix: Matrix) -> Floats:
-        """Past uses and passes of each document, at least 0, shape ``[n]``."""
+        """Count past uses and passes of each document, at least 0, shape ``[n]``."""
         columns = [*_USES, *_PASSES]
         trials: Floats = matrix[:, columns] @ self.weights[columns]
         return trials
 
     def probabilities(self, matrix: Matrix) -> Floats:
-        """Probabilities of relevance in [0, 1], shape ``[n]``."""
+        """Compute probabilities of relevance in [0, 1], shape ``[n]``."""
         probabilities: Floats = 1.0 / (1.0 + np.exp(-self.log_odds(matrix)))
         return probabilities
 
 
 def _expect_one(odds: Floats) -> float:
-    """Shift of log-odds, at least 0, by which one document is expected to be relevant."""
+    """Compute the shift of log-odds, at least 0, that makes one relevant document expected."""
     shift = 0.0
     for _ in range(_ROUNDS):
         expected = float((1.0 / (1.0 + np.exp(-odds - shift))).sum())
@@ -254,7 +253,7 @@ def draft_teams(
     """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008), and keep ``k``.
 
     In each round chance says which of them drafts first; both draft their best document that is
-    left. So whoever clicks by place alone clicks as many of either.
+    left. A user who clicks by place alone thus clicks on as many of either ranking.
 
     Returns:
         ``learned`` or ``frozen`` by id, best first; ``both`` where both have it at one place.
@@ -314,11 +313,11 @@ def select_within_budget(
     likely: Sequence[bool],
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
-    """Indices of the ranked documents to keep, best first: at most k, and so many tokens together.
+    """Select the best k ranked documents that fit into a budget of tokens, as indices, best first.
 
-    After one that does not fit, those that are ``likely`` relevant are kept as far as they fit: the
-    others are no substitute. ``notes`` has the index of the correction of a document, which stands
-    before it; without the note the document is not kept either, and the two are no duplicates.
+    After one that does not fit, only ``likely`` relevant ones are kept as far as they fit: others
+    are no substitute. ``notes`` maps a document's index to that of its correction, which stands
+    before it: without the note the document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
     remaining, is_complete = max_tokens, True
@@ -360,7 +359,7 @@ _DOCUMENT = FEATURES.index("document")
 def select_best_chunks(
     documents: Sequence[str], order: Sequence[int], evidence: Evidence, matrix: Matrix
 ) -> list[int]:
-    """Indices of the best chunk of each document, best first.
+    """Select the best chunk of each document, as indices, best first.
 
     The query's information in all candidates of a document counts for its best chunk, since a
     long document answers with all of its text.
@@ -376,9 +375,9 @@ def select_best_chunks(
 def apply_tag_hints(
     pool: Sequence[Candidate], nodes: Mapping[str, Node], tags: Iterable[str]
 ) -> list[Candidate]:
-    """The candidates, with ``hint`` set to 1 where a metadata value is one of the tags.
+    """Set ``hint`` of candidates to 1 where a metadata value is one of the tags.
 
-    Those whose node is not known stay as they are.
+    Candidates whose node is not known stay as they are.
     """
     wanted = set(tags)
     return [

@@ -110,7 +110,7 @@ class Candidates:
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
 
     def separate(self) -> tuple[list[int], Evidence]:
-        """Indices of all candidates but corrections, and the evidence for these alone."""
+        """Leave out corrections: indices of all other candidates, and the evidence for these."""
         notes = self.list_corrections()
         rows = [i for i in range(len(self.evidence.pool)) if i not in notes]
         return rows, self.evidence.select(rows) if notes else self.evidence
@@ -150,12 +150,12 @@ class Ranking:
 
 
 class Rankings(NamedTuple):
-    """Nodes that the ranking before any lesson, and the learned one, return, best first.
+    """Documents by both rankings: that before any lesson, and that by what was learned.
 
     Attributes:
-        frozen: Ids of the first; None where they are not compared.
-        learned: Ids of the second; None where that is what was returned.
-        teams: Which of both drafted each returned document; empty unless both answered.
+        frozen: Ids by the ranking before any lesson, best first; None where nothing is compared.
+        learned: Ids by the learned ranking, best first; None where these were returned.
+        teams: Ranking that drafted each returned document; empty unless both answered.
     """
 
     frozen: tuple[str, ...] | None = None
@@ -173,7 +173,7 @@ class DocumentChooser:
     settings: Settings
 
     def choose(self, found: Candidates) -> Ranking:
-        """Rank the candidates; again without deleted and repeated ones, and with right versions."""
+        """Rank the candidates; rank again if some are deleted, repeated or outdated."""
         ranking = self._drop_deleted(self.rank(found))
         if found.query.candidate_ids is None:
             ranking = self._prefer_versions(self._drop_repeats(ranking))
@@ -210,9 +210,9 @@ class DocumentChooser:
         return ranking
 
     def _order(self, ranking: Ranking) -> None:
-        """Order the candidates by relevance and added information, or as they were ordered already.
+        """Order the candidates by relevance and added information, unless a reranker ordered them.
 
-        Those that are less likely relevant than the query asks for are left out.
+        Candidates below the least probability of relevance that the query sets are left out.
         """
         found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
         if found.order is None:
@@ -305,9 +305,9 @@ class DocumentChooser:
         return self.rank(replace(found, better=better)) if better else ranking
 
     def compare(self, ranking: Ranking) -> Rankings:
-        """Answers of both rankings of the same candidates: the one that answers and the other.
+        """Rank the candidates also by the ranking that does not answer, and compare both.
 
-        With the documents that each of them drafts, if chance has it so.
+        By chance both draft the answer instead, and it is told which of them each document is from.
         """
         found, query = ranking.found, ranking.found.query
         chose_otherwise = found.order is not None or query.max_tokens is not None
@@ -341,14 +341,14 @@ class DocumentChooser:
         return Rankings(frozen, learned, draft_teams(learned, frozen, k, rng))
 
     def count_explored(self, found: Candidates) -> int:
-        """Places that are explored; none where nothing is recorded, or weights are drawn."""
+        """Count the places to explore; none where nothing is recorded, or weights are drawn."""
         query = found.query
         if not query.record or found.explore is not None:
             return 0
         return min(query.k - 1, math.floor(query.k * self.settings.rank.explored_share + 1e-9))
 
     def _fit_budget(self, ranking: Ranking, max_tokens: int) -> None:
-        """Keep the parts of the order, and of the spare notes, that fit with corrections."""
+        """Keep documents and spare notes that, with their corrections, fit into ``max_tokens``."""
         found, query = ranking.found, ranking.found.query
         order = [*ranking.order, *ranking.spare]
         corrections, others = ranking.corrections, found.list_corrections()
@@ -384,7 +384,7 @@ def _keep_best_chunks(ranking: Ranking) -> None:
 
 
 def _choose_notes(ranking: Ranking) -> None:
-    """Choose the one note before the documents, and those that go with documents."""
+    """Choose the note that stands before the documents, and notes that go with documents."""
     found, pool = ranking.found, ranking.found.evidence.pool
     odds = ranking.ranker.log_odds(ranking.matrix)
     places = {pool[i].head.key: i for i in ranking.among}
@@ -400,7 +400,7 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """Indices of all notes ``among`` some but the best one, best first.
+    """List the notes ``among`` candidates but for the best one, as indices, best first.
 
     An answer has at most one note before its documents, so that many notes cannot displace them:
     the latest one taught for this query, else the most likely one. A note in whose place another
@@ -420,7 +420,7 @@ def _spare_notes(
 
 
 def _choose_versions(ranking: Ranking) -> None:
-    """Keep the right versions whose other text is no better answer, by text and feedback.
+    """Keep a right version only if the other one is no better answer, by text and feedback.
 
     Near-equal records, such as tickets of one title, are no versions of each other: the question
     tells which is meant. And feedback that prefers the other one counts.
@@ -445,10 +445,10 @@ def _put_versions_first(ranking: Ranking) -> None:
 
 
 def _explore(ranking: Ranking, explored: int) -> None:
-    """Give so many of the last of the k places to drawn candidates.
+    """Give the last ``explored`` of the k places to drawn candidates.
 
-    Inhibited candidates, and those passed for the same question, are not drawn. The same question
-    draws the same ones until something is learned.
+    Inhibited candidates, and those passed for the same question, are not drawn. Until something is
+    learned, the same question draws the same candidates.
     """
     found, matrix, order = ranking.found, ranking.matrix, ranking.order
     query, pool = found.query, found.evidence.pool
@@ -512,7 +512,7 @@ def _insert_corrections(
     corrections: Mapping[int, int],
     others: AbstractSet[int],
 ) -> list[int]:
-    """The best k, with each correction before what it corrects; corrections come on top of k.
+    """List the best k, each with its correction before it, on top of k.
 
     A correction that ranks higher by itself stays where it is. ``others`` go with no candidate.
     """
@@ -531,21 +531,21 @@ def _insert_corrections(
 
 
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
-    """The candidates without these documents."""
+    """Remove documents, given by id, from the candidates."""
     pool = found.evidence.pool
     evidence = found.evidence.select([i for i, hit in enumerate(pool) if hit.head.id not in gone])
     return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
 
 def _blank(matrix: Matrix, columns: Sequence[int]) -> Matrix:
-    """A copy of features in which these columns are 0."""
+    """Copy features with some columns set to 0."""
     blanked = matrix.copy()
     blanked[:, columns] = 0.0
     return blanked
 
 
 def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
-    """The strongest edge to each node with one of these keys, by key; others are left out."""
+    """Find the strongest edge to each node with one of these keys, by key."""
     best: dict[int, WalkEdge] = {}
     for edge in edges:
         key = edge.target.key
@@ -563,7 +563,7 @@ def describe_returned(
     propensity: float | None = None,
     superseded_by: str | None = None,
 ) -> ReturnedDocument:
-    """The record of a returned document.
+    """Make the record of a returned document.
 
     Args:
         hit: The document.
@@ -656,7 +656,7 @@ def find_repeats(
 def find_near(
     names: Iterable[str], vectors: Mapping[str, Vector], stretch: float = 1.0
 ) -> list[str]:
-    """Ids of the texts that are near enough to some of them to repeat one of these.
+    """Find the texts that are near enough to any of some texts to repeat it; their ids.
 
     Arguments as for :func:`find_repeats`.
     """
@@ -667,7 +667,7 @@ def find_near(
 
 
 def _describe(node: Node) -> tuple[object, ...]:
-    """Key by which repeats are equal: metadata, and the words of title and text."""
+    """Make a key that repeats share: metadata, and the words of title and text."""
     metadata = {key: value for key, value in node.metadata.items() if key not in _LOCATION_KEYS}
     words = (tuple(extract_wording(text)) for text in (node.title, node.content))
     return (json.dumps(metadata, sort_keys=True, default=str), *words)

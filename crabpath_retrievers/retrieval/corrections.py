@@ -111,18 +111,18 @@ def _measure_fits(
     pools: tuple[Sequence[Candidate], Sequence[Candidate]],
     current: Iterable[Correction],
 ) -> dict[int, float | None]:
-    """The fit of corrections to the query, by key; None where it is another question's.
+    """Measure how well corrections fit the query, by key; None if they belong to another one.
 
     It is the best similarity, in [-1, 1], of the query to the question that was corrected, to what
     was wrong and to the text of the note.
 
     Args:
         read: Reads vectors of past questions.
-        vector: Of the query.
-        seeds: What was found.
+        vector: Unit vector of the query.
+        seeds: Result of the first-stage search.
         said: The questions that were corrected, by keys of the corrections; may be empty.
         pools: All candidates, and the documents among them.
-        current: What notes correct.
+        current: The current corrections.
     """
     information, stretch = seeds.information, read.stretch
     pool, documents = pools
@@ -185,8 +185,8 @@ def fits_query(
     Other documents must be less near to the query than the mean of these is: the question that was
     corrected, what was wrong and the text of the note. They must be so by a margin that grows with
     how near they were to the question that was corrected: those were no better answers then. A
-    document like the corrected one counts as nearer for words of the query that only it has, and a
-    twin with such words is what is asked for, however near it is.
+    document like the corrected one counts as nearer if only it has some words of the query; a twin
+    with such words is always what is asked for.
 
     Args:
         mean: Similarity of the query to that mean.
@@ -210,17 +210,17 @@ def fits_query(
 
 
 def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
-    """Similarity of a query to the mean of some texts."""
+    """Compute the similarity of a query to the mean of some texts."""
     rows = stack_vectors(vectors)
     length = float(stretch_cosine(rows @ rows.T, stretch).sum())
     return sum(similar) / math.sqrt(max(1.0, length))
 
 
 def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
-    """Current correction of each document: a note gives way to what has corrected it since.
+    """Find the current correction of each document: a note may have been corrected since.
 
     Args:
-        corrections: What notes correct, latest note first, documents and notes alike.
+        corrections: Corrections of documents and of notes, latest note first.
 
     Returns:
         Corrections by notes that nothing corrects, in the same order for each document.
@@ -250,7 +250,7 @@ def find_current_corrections(corrections: Iterable[Correction]) -> list[Correcti
 def choose_corrections(
     corrections: Iterable[Correction], odds: Mapping[int, float]
 ) -> dict[int, int]:
-    """The one note that goes with each corrected document, by key of the document.
+    """Choose the one note that goes with each corrected document, by key of the document.
 
     Of several notes about one question the latest counts; of notes about different questions the
     one that fits the query best.
@@ -267,9 +267,9 @@ def choose_corrections(
 
 
 def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-    """The notes among some nodes of a namespace; the text of those that correct says so.
+    """Return the notes among some nodes; the text of a correction says what it corrects.
 
-    Where a document that it corrects has got another text since, text and metadata say that, too.
+    If a document that it corrects has got another text since, text and metadata say so, too.
     """
     notes = {key: node for key, node in nodes.items() if not node.document}
     if any(node.metadata.get("note") == "correction" for node in notes.values()):
@@ -290,9 +290,10 @@ _MARKS = re.compile(rf'\A(?:Correction(?: of the answer to "[^"\n]*")?(?:{_OUTDA
 
 
 def mark_correction(text: str, question: str | None, *, outdated: bool) -> str:
-    """The text of a correction under a line that says what it corrects: hosts drop metadata.
+    """Put a line before the text of a correction that says what it corrects, for hosts.
 
-    Such a line that the text begins with, as what was shown and then edited does, is replaced.
+    Hosts drop metadata. If the text begins with such a line, as text copied from an answer does,
+    that is replaced.
     """
     text = f"{_OUTDATED if outdated else ''}:\n{_MARKS.sub('', text)}"
     if question is None:

@@ -70,7 +70,7 @@ _SEPARATORS = re.compile(r"[\s()\[\],.:;_\u2013\u2014]+|(?<=\w)-(?=\w)")
 def _read_first(
     metadata: Mapping[str, Any], keys: Sequence[str], *, last: bool = False
 ) -> datetime | None:
-    """The first date that metadata has; a value that is no date is logged and counts as none."""
+    """Read the first date among metadata; a value that is no date is logged and ignored."""
     for key in keys:
         if (value := metadata.get(key)) in (None, ""):
             continue
@@ -88,7 +88,7 @@ def _warn_once(key: str, shown: str) -> None:
 def _read_span(
     metadata: Mapping[str, Any], settings: DateSettings
 ) -> tuple[datetime | None, datetime | None]:
-    """From when, and until when, a document is valid; the last day counts whole."""
+    """Read from when, and until when, a document is valid; the last day counts whole."""
     end = _read_first(metadata, settings.end, last=True)
     return _read_first(metadata, settings.begin), end
 
@@ -101,15 +101,15 @@ def date_candidates(
     as_of: datetime | None,
     recency: float | None,
 ) -> list[Candidate]:
-    """The candidates that were valid at a moment, with their age at it.
+    """Select the candidates that were valid at a moment, with their age at it.
 
     Args:
         pool: The candidates.
         nodes: Their contents by id.
         settings: Keys of metadata.
         as_of: The moment; None for now, and for keeping what is not valid yet or any more.
-        recency: Half-life, in days; None leaves the age out. What has no date, or one in the
-            future, counts as one half-life old.
+        recency: Half-life, in days; None leaves the age out. A document without a date, or with a
+            future one, counts as one half-life old.
     """
     moment = as_of or datetime.now(timezone.utc)
     kept = []
@@ -127,10 +127,10 @@ def date_candidates(
 
 
 def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, int]]:
-    """Pairs of a document and another candidate that may be a version of it.
+    """Find pairs of a document and another candidate that may be a version of it.
 
     Both are near each other, and the candidate has every word of the query that the document has:
-    what the question names is not different in them.
+    they do not differ in what the question names.
 
     Args:
         dated: Ids of candidates.
@@ -170,10 +170,10 @@ def choose_versions(
     as_of: datetime | None,
     asked: str,
 ) -> dict[int, Version]:
-    """The version that was valid at the moment of a question, by the index of each other one.
+    """Choose the version valid at the moment of a question, by the index of each other version.
 
-    A version has the title of the other, but for the year of its own date in it, another text, and
-    another date. The latest that was valid at the moment is the right one.
+    Versions have one title, but for the year of their own dates in it, and different texts and
+    dates. The latest that was valid at the moment is the right one.
 
     Args:
         pairs: Indices of candidates near each other.
@@ -210,7 +210,7 @@ def choose_versions(
 def _read_dates(
     places: Iterable[int], nodes: Sequence[Node | None], settings: DateSettings
 ) -> dict[int, _DatedText]:
-    """The texts at these places that are known and say from when they are valid."""
+    """Select the known texts at these places that say from when they are valid."""
     found = dict[int, _DatedText]()
     for place in places:
         if node := nodes[place]:
@@ -221,14 +221,14 @@ def _read_dates(
 
 
 def _are_versions(one: _DatedText, other: _DatedText) -> bool:
-    """Whether two texts differ, in their dates too, and have one title but for its year."""
+    """Whether texts of different dates differ, and have one title apart from the year in it."""
     (first, own, _), (second, begin, _) = one, other
     name = _shorten(first.title, own) if own != begin and first.content != second.content else ""
     return bool(name) and name == _shorten(second.title, begin)
 
 
 def find_moments(asked: str) -> list[datetime]:
-    """The last moments of the years, months and days that a question names, one a year.
+    """Find the last moments of the years, months and days that a question names, one a year.
 
     "Before 2022" ends with 2021; "since 2022" names no moment. A year alone is one after a
     preposition or at the end: "a trip of 2020 kilometres", "room 2020" and "Tokyo 2020: …" are not.
@@ -260,7 +260,7 @@ def find_moments(asked: str) -> list[datetime]:
 
 
 def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:
-    """Whether all texts have the year of a moment, and it is not that of the first one's date."""
+    """Whether all texts name the year of a moment, which is not that of the first one's date."""
     year = str(moment.year)
     return own.year != moment.year and all(
         year in _DIGITS.findall(f"{node.title} {node.content}") for node in texts
@@ -268,7 +268,7 @@ def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:
 
 
 def _shorten(title: str, dated: datetime) -> str:
-    """The title without separators, and without the year of the document's own date."""
+    """Remove separators, and the year of the document's own date, from a title."""
 
     def drop(found: re.Match[str]) -> str:
         return "" if abs(int(found[1]) - dated.year) <= 1 else found[0]

@@ -73,12 +73,12 @@ class EpisodeQuery(NamedTuple):
 
 
 class EpisodeScore(NamedTuple):
-    """Uses of a document by past turns, which are weighted by how alike their queries are.
+    """Past uses and passes of a document, weighted by how alike the queries are.
 
     Attributes:
         again, passed: Uses and passes by turns of the same query.
         episode, missed: Uses and passes by turns of similar but different queries.
-        counterpart: Uses of documents that it is the counterpart of, by turns of similar queries.
+        counterpart: Uses, by turns of similar queries, of documents whose counterpart it is.
     """
 
     again: float = 0.0
@@ -89,7 +89,7 @@ class EpisodeScore(NamedTuple):
 
 
 class PastTurns(NamedTuple):
-    """Turns of a past query that bear on the current one.
+    """Past turns with one query, and their weights for the current query.
 
     Attributes:
         same, weight: Their weights in [0, 1] as turns of the same query, and of a similar one.
@@ -143,7 +143,7 @@ class EpisodeMemory(NamespaceCollections):
         self._lock = threading.Lock()
 
     def recall(self, read: Reader, question: EpisodeQuery, clock: Clock) -> list[PastTurns]:
-        """The turns of the nearest queries, nearest first."""
+        """Recall the turns of the nearest queries, nearest first."""
         information = _word_information(question)
         total = sum(information.values())
         nearest = self.near(read, question.vector, clock)
@@ -171,7 +171,7 @@ class EpisodeMemory(NamespaceCollections):
         total: float,
         text: str,
     ) -> tuple[float, float, float]:
-        """Weights of an episode as one of the same query and of another, and their similarity."""
+        """Weigh an episode as of the same and of a similar query; also return the similarity."""
         settings, past = self._settings, _get_words(episode.query)
         shared, overlap = _compare_words(information, total, past)
         same = max(
@@ -187,9 +187,9 @@ class EpisodeMemory(NamespaceCollections):
         return same, other, alike
 
     def near(self, read: Reader, vector: Vector, clock: Clock) -> list[tuple[StoredEpisode, float]]:
-        """The nearest episodes of a namespace with their similarities, nearest first.
+        """Find the nearest episodes of a namespace with their similarities, nearest first.
 
-        None for a vector of zeros.
+        A vector of zeros has none.
         """
         if not vector.any():
             return []
@@ -223,14 +223,14 @@ class EpisodeMemory(NamespaceCollections):
     def search_ahead(
         self, read: Reader, clock: Clock, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search for the nearest indexed episodes of several queries, which are asked inside."""
+        """Search at once for the episodes nearest to several queries, asked in the block."""
         if not self.available or self._read_vectors(read, clock).blocks is not None:
             return nullcontext()
         own = self.of(clock.key)
         return own.search_ahead(vectors, self._settings.neighbours)
 
     def _read_vectors(self, read: Reader, clock: Clock) -> _CachedVectors:
-        """The vectors of a small namespace, read again as far as its version is new."""
+        """Read the vectors of a small namespace; cached ones are not read again."""
         version = (clock.learned, clock.notes)
         cached = self._vectors.get(clock.key, _NO_VECTORS)
         # Once there are too many, their ids are not read again at every lesson.
@@ -260,7 +260,7 @@ class EpisodeMemory(NamespaceCollections):
         ids: Sequence[str],
         new: Sequence[str],
     ) -> _CachedVectors:
-        """The vectors of these episodes; those of the ``new`` ones are read."""
+        """Extend cached vectors to the episodes ``ids``; those of ``new`` ones are read."""
         added = read.learned.episode_vectors(namespace, new)
         blocks, rows = list(cached.blocks or ()), cached.rows.copy()
         if len(ids) < len(rows) + len(new):  # some were deleted
@@ -287,7 +287,7 @@ class EpisodeMemory(NamespaceCollections):
     def find_episode(
         self, read: Reader, namespace: str, clock: Clock, query: str
     ) -> StoredEpisode | None:
-        """The episode of a query, which may be written with other capitals and marks."""
+        """Find the episode of a query, which may be written with other capitals and marks."""
         if not (clock.learned or clock.notes):
             return None
         found = read.learned.episodes(clock.key, [hash_question(namespace, query)])
@@ -324,7 +324,7 @@ class EpisodeMemory(NamespaceCollections):
         self._episodes = VersionCache[str, StoredEpisode]()
 
     def forget(self, namespace: int) -> None:
-        """Delete the vectors of a namespace, and what is remembered of it."""
+        """Delete the vectors and caches of a namespace."""
         self._episodes.forget(namespace)
         super().forget(namespace)
 
@@ -336,7 +336,7 @@ def score_turns(
     information: QueryInformation,
     stretch: float,
 ) -> dict[str, EpisodeScore]:
-    """Uses and passes of candidates by node id, as far as they carry over to the current query.
+    """Compute uses and passes of candidates, by node id, as far as they carry over to the query.
 
     A use says less where the current query asks for something else: for words that the past one
     lacks, that the document lacks too, and that texts like it have. Words of the past query that
@@ -403,10 +403,10 @@ def score_turns(
 
 
 class _CarriedWords(NamedTuple):
-    """Transfer of turns from ``P`` past queries to the current one for ``n`` texts, by words.
+    """Shares of turns of ``P`` past queries that carry over to the current one for ``n`` texts.
 
     Attributes:
-        shares, passed: Parts of a use and of a pass that do, shape ``[P, n]``.
+        shares, passed: Shares of a use and of a pass that carry over, shape ``[P, n]``.
         missing, excuses: Nats of words that the texts lack and that texts like them have, shape
             ``[P, n]``: new ones, and those of the past query that excuse as many.
         new: Nats of words that the current query has anew and that tell, shape ``[P, Q]``.
@@ -470,7 +470,7 @@ def _carry_words(
 
 
 def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
-    """Incidence of words in texts, 1 or 0, shape ``[n, W]``; words by their columns."""
+    """Mark which texts have which words: 1 or 0, shape ``[n, W]``; words by their columns."""
     marked = np.zeros((len(texts), len(places)))
     for row, text in zip(marked, texts, strict=True):
         row[[places[word] for word in places.keys() & text]] = 1.0
@@ -478,7 +478,7 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
 
 
 def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
-    """Words of a question that name something: with digits, or capitalised after the first."""
+    """Find words of a question that name something: with digits, or capitals after the first."""
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
@@ -486,11 +486,11 @@ def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
 def _weigh_steps(
     past: Floats, query: Floats, near: Floats, used: Sequence[int], shift: float
 ) -> Floats:
-    """Exponent by which each text has overtaken each used one, shape ``[U, n]``.
+    """Compute an exponent for how far each text has overtaken each used one, shape ``[U, n]``.
 
-    One has that is farther from the past query and nearer to the current one, by the cosine of the
-    step from the used text to it with the step from the past query to the current one. It is high
-    where one word makes both steps, however small they are.
+    A text overtakes a used one if it is farther from the past query and nearer to the current one.
+    The exponent grows with the cosine between the step from the used text to it and that from the
+    past query to the current one; it is high where one word makes both steps, however small.
 
     ``past``, ``query`` and ``shift`` are similarities to these queries, of the texts ``[n]`` and of
     each other; ``near`` are those of the texts to the used ones, shape ``[U, n]``.
@@ -503,7 +503,7 @@ def _weigh_steps(
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
-    """Degree to which each text is to the current query what a used one was to a past query.
+    """Compute how far each text is to the current query what a used one was to a past query.
 
     The sought vector is that of the text, plus that of the query, less that of the past one, as
     words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts share it.
@@ -527,9 +527,9 @@ def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shif
 
 
 def _word_information(question: EpisodeQuery) -> dict[str, float]:
-    """Information of each word of a query in nats; an unknown word counts as the rarest one.
+    """Compute the information of a query's words in nats; unknown words count as the rarest.
 
-    Of "How do I …" some thousand texts tell how little it says, but few texts do not.
+    Frequent words of a language are bounded: a small corpus does not show how little they say.
     """
     words, nats = question.information
     known = dict(zip(words, nats.tolist(), strict=True))
@@ -542,7 +542,7 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
 
 @lru_cache(maxsize=_CACHED)
 def _get_words(text: str) -> frozenset[str]:
-    """The distinct words of a query or a title."""
+    """Collect the distinct words of a query or a title."""
     return frozenset(list_distinct_words(text))
 
 
@@ -553,7 +553,7 @@ _get_signs = lru_cache(maxsize=_CACHED)(find_signs)
 def _compare_words(
     information: Mapping[str, float], total: float, words: AbstractSet[str]
 ) -> tuple[float, float]:
-    """Share of a query's information that a past query contains, and their overlap, in [0, 1].
+    """Compute the share of a query's information in a past query, and their overlap, in [0, 1].
 
     For the share the total counts as at least 15 nats, so that queries with little information
     share less. The overlap is the geometric mean of the shares of their words that both have; the
@@ -568,7 +568,7 @@ def _compare_words(
 
 
 def _scale_above(value: float, threshold: float) -> float:
-    """Linear from 0 at ``threshold`` to 1 at 1; clipped, since a similarity may round above 1."""
+    """Scale linearly from 0 at ``threshold`` to 1 at 1; clipped, since rounding may exceed 1."""
     return min(1.0, max(0.0, (value - threshold) / (1.0 - threshold)))
 
 
@@ -587,7 +587,7 @@ class NoteMemory(NamespaceCollections):
         self._store, self._settings = store, settings
 
     def near(self, read: Reader, vector: Vector, clock: Clock) -> dict[str, float]:
-        """Ids of the nearest notes of a namespace with their similarities, nearest first."""
+        """Find the notes of a namespace nearest to a query: similarities by id, nearest first."""
         if not (clock.notes and vector.any()):
             return {}
         notes = self._read_candidates(read, vector, clock)
@@ -603,7 +603,7 @@ class NoteMemory(NamespaceCollections):
         return read.notes.near(clock.key, ids, self.get_probation_start(clock))
 
     def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Ids of notes whose probation has ended."""
+        """Select the ids of notes whose probation has ended."""
         automatic = (
             [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
         )

@@ -174,13 +174,13 @@ def _to_reason(data: Mapping[str, Any]) -> DocumentReason:
 
 
 def collect_edges(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
-    """The edges of a route and the supporting edge, without duplicates."""
+    """Collect the edges of a route and the supporting edge, without duplicates."""
     edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
     return tuple(edges.values())
 
 
 def list_explained_edges(turn: Turn) -> set[EdgeName]:
-    """Every edge in the explanation of a turn."""
+    """List every edge in the explanation of a turn."""
     return {
         (edge.source, edge.target, edge.kind)
         for item in turn.returned
@@ -189,7 +189,7 @@ def list_explained_edges(turn: Turn) -> set[EdgeName]:
 
 
 def list_turn_nodes(turn: Turn) -> list[str]:
-    """Ids of all nodes in the record of a turn, sorted."""
+    """List the ids of all nodes in the record of a turn, sorted."""
     ids = {item.node for item in turn.returned} | {seed.node for seed in turn.seeds}
     ids |= {*turn.visited, *turn.repeats, *(step.node for step in turn.steps)}
     ids |= {candidate.target for step in turn.steps for candidate in step.candidates}
@@ -246,7 +246,7 @@ def build_explanation(
 
 
 def _list_contributions(item: ReturnedDocument, ranker: Ranker) -> dict[str, float]:
-    """Log-odds that each feature of a document adds; past turns add the rest of its score."""
+    """List the log-odds that each feature of a document adds; past turns add the rest."""
     features = item.features
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
     weights["inhibition"] -= ranker.inhibition
@@ -260,7 +260,7 @@ def _list_contributions(item: ReturnedDocument, ranker: Ranker) -> dict[str, flo
 
 
 def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[str]:
-    """The route to a document edge by edge; or that search found it, and the edge that helped."""
+    """Describe the route to a document by its edges; or that search found it, and its best edge."""
     if reason.path:
         lines = [titles.get(reason.path[0].source) or reason.path[0].source]
         for edge in reason.path:
@@ -275,7 +275,7 @@ def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[s
 
 
 def _describe_changes(reason: DocumentReason, edge: PathEdge) -> list[str]:
-    """The feedback that changed the weight of an edge, with its time."""
+    """List the feedback that changed the weight of an edge, with its time."""
     name = (edge.source, edge.target, edge.kind)
     return [
         f"      {move.delta:+.3f} by {move.feedback_id}, {format_time(move.created)}"

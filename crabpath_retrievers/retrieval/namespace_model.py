@@ -54,7 +54,7 @@ class NamespaceModel:
     trust: Reliability = field(default_factory=Reliability)
 
     def to_json(self) -> str:
-        """The stored form."""
+        """Write the model as JSON."""
         baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
         trust = dict(self.trust.spoken)
         parts = {"baseline": baseline, "trust": trust, "ranker": self.posterior.to_dict()}
@@ -71,15 +71,15 @@ class NamespaceModel:
 
     @staticmethod
     def read_trust(text: str | None) -> Reliability:
-        """The reliability of a namespace's memories, from the stored form of its model."""
+        """Read the reliability of a namespace's memories from the JSON of its model."""
         return Reliability() if text is None else _parse_trust(json.loads(text))
 
     def weights(self, drawn: Floats | None = None) -> Floats:
-        """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
+        """Compute the ranker's weights in log-odds: the mean ``[F]``, or draws ``[draws, F]``."""
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
-        """The model after one feedback on returned documents, as :meth:`Posterior.update`."""
+        """Update the model by one feedback on returned documents, as :meth:`Posterior.update`."""
         scaled = self._scale_memories(matrix)
         trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
         scaled[:, _TRIALS] = 0.0
@@ -88,7 +88,7 @@ class NamespaceModel:
         return replace(self, posterior=posterior)
 
     def _scale_memories(self, columns: Floats) -> Floats:
-        """Weights or features, shape ``[..., F]``, with memories and trials scaled by evidence."""
+        """Scale memories and trials in weights or features, ``[..., F]``, by their reliability."""
         scaled = columns.copy()
         for name, memory in SCALED_FEATURES.items():
             scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
@@ -96,14 +96,14 @@ class NamespaceModel:
         return scaled
 
     def weigh_trials(self) -> dict[str, float]:
-        """Trials that one unit of each feature of past uses counts, before they are scaled."""
+        """Compute how many trials one unit of each feature of past uses is, before scaling."""
         weights = {name: float(self.posterior.mean[FEATURES.index(name)]) for name in _TRIED}
         for name in _TRIED.keys() & SCALED_FEATURES.keys():
             weights[name] *= self.trust.factor(SCALED_FEATURES[name])
         return weights
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
-        """The model without the effect of one feedback.
+        """Return the model without the effect of one feedback.
 
         ``later`` are the outcomes learned after it that are still in effect.
         """
@@ -147,7 +147,7 @@ class NamespaceModels:
         clock: Clock,
         explore: np.random.Generator | None = None,
     ) -> Ranker:
-        """The ranker with the weights that a namespace has learned.
+        """Make the ranker with the weights that a namespace has learned.
 
         ``explore`` draws them from their distribution; None gives the mean.
         """
@@ -160,7 +160,7 @@ class NamespaceModels:
         return self._settings.gate and self._get(read, namespace, clock)[2]
 
     def _get(self, read: Reader, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
-        """Version of a namespace, the ranker that it has learned, and whether it has lost."""
+        """Return a namespace's version, its learned ranker, and whether learning has lost there."""
         found = self._rankers.get(clock.key, (0, self._ranker, False))
         if found[0] != clock.learned:
             learned = read.learned.get_state(namespace)
@@ -174,19 +174,19 @@ class NamespaceModels:
         return found
 
     def reopen(self) -> None:
-        """Read all that was learned again: a transaction with lessons was not committed."""
+        """Empty all caches, since a transaction with lessons was not committed."""
         self._rankers, self._usage = {}, VersionCache[int, UsageCounts]()
         self._episodes.reopen()
 
     def _draw_ranker(self, read: Reader, namespace: str, rng: np.random.Generator) -> Ranker:
-        """A ranker for exploration (Thompson 1933), with further draws for propensities."""
+        """Draw a ranker for exploration (Thompson 1933), with further draws for propensities."""
         model = self._load(namespace, read.learned.get_state(namespace).model)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         calibration = model.trust.calibrate()
         return replace(self._ranker, weights=weights[0], draws=weights[1:], calibration=calibration)
 
     def _load(self, namespace: str, text: str | None) -> NamespaceModel:
-        """The model of a namespace; a damaged one is replaced by the prior, so answers go on."""
+        """Load the model of a namespace; a damaged one gives the prior, so that answers go on."""
         try:
             return NamespaceModel.from_json(text, self.prior)
         except Exception as error:
@@ -197,13 +197,13 @@ class NamespaceModels:
     def search_ahead(
         self, read: Reader, namespace: str, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search for the past turns of several questions, which are asked inside."""
+        """Search at once for the past turns of several questions, asked in the block."""
         return self._episodes.search_ahead(read, read.walk.get_clock(namespace), vectors)
 
     def recall(
         self, read: Reader, question: EpisodeQuery, clock: Clock
     ) -> tuple[list[PastTurns], list[str]]:
-        """Turns of past queries with the documents that they used, and ids of the nearest notes."""
+        """Recall turns of past queries with the documents used, and ids of the nearest notes."""
         recalled = self._episodes.recall(read, question, clock) if self._settings.episodes else []
         if not clock.notes:
             return recalled, []
@@ -217,11 +217,11 @@ class NamespaceModels:
         return kept if expired else recalled, [node for node in near if node not in expired]
 
     def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Ids of notes whose probation has ended."""
+        """Select the ids of notes whose probation has ended."""
         return self._notes.find_expired(read, ids, clock)
 
     def add_usage(self, read: Reader, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
-        """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
+        """Set ``usage``, ``decayed`` and ``shown`` of candidates from their past use."""
         if not self._settings.usage:
             return list(pool)
         known = self._usage.get_rows(
@@ -244,7 +244,7 @@ class NamespaceModels:
     def list_tried_actions(
         self, read: Reader, vector: Vector, clock: Clock, task: str | None
     ) -> Sequence[ActionStatistics]:
-        """Success of actions in the region of a query; empty where nothing was learned."""
+        """List the success of actions in a query's region; empty if nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
         own = self._regions, self._region_settings

@@ -84,11 +84,11 @@ class Reranker(Protocol):
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """The ids of all candidates, best first; they are given in our order, without notes."""
+        """Order candidates, given in our order, without notes; return their ids, best first."""
 
 
 class _Attempt(NamedTuple):
-    """One attempt to answer a query by its unit vector ``[d]``, with milliseconds by stage."""
+    """One attempt to answer a query; it has the query's unit vector ``[d]`` and times by stage."""
 
     read: Reader
     query: Query
@@ -157,7 +157,7 @@ class RetrievalPipeline:
         return (yield from perform(read.run, lambda: run(self._answer_attempt(attempt))))
 
     def _answer_attempt(self, attempt: _Attempt) -> Operations[Answer]:
-        """Search, deeper where many texts repeat each other, rank, and record the turn."""
+        """Search (deeper where many texts repeat each other), rank, and record the turn."""
         query, explore = attempt.query, None
         if query.explore is not False:  # True takes a new seed every time
             explore = np.random.default_rng(None if query.explore is True else query.explore)
@@ -177,9 +177,9 @@ class RetrievalPipeline:
 
     @contextmanager
     def search_ahead(self, namespace: str, vectors: Sequence[Vector], k: int) -> Iterator[None]:
-        """Search for several questions at once, which are asked inside, for ``k`` documents each.
+        """Search at once for several questions, asked in the block, for ``k`` documents each.
 
-        What others index meanwhile is found by the next ones.
+        Vectors that others index meanwhile are found by the next search.
         """
         own = [to_unit_vector(vector) for vector in vectors]
         limit = max(self.settings.seeds.hits_per_engine, k)
@@ -238,7 +238,7 @@ class RetrievalPipeline:
     def rank_among(
         self, read: Reader, text: str, namespace: str, vector: Vector, ids: Sequence[str]
     ) -> tuple[ReturnedDocument, ...]:
-        """Some chunks as a question ranks them, best first; unknown ids are left out.
+        """Rank some chunks for a question, best first; unknown ids are left out.
 
         Neither a chat model nor a reranker is asked, and nothing is recorded.
         """
@@ -255,7 +255,7 @@ class RetrievalPipeline:
         return run(own.steps(text, options, read)).turn.returned
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
-        """The candidates that a query would rank, for fitting; nothing is recorded."""
+        """Collect the candidates that a query would rank, for fitting; nothing is recorded."""
         query = Query.from_options(text, **options)
         vector = yield from self._embed(query)
         with self.store.open_reader() as read:  # not from a replica
@@ -264,7 +264,7 @@ class RetrievalPipeline:
         return found.evidence
 
     def _embed(self, query: Query) -> Operations[Vector]:
-        """Unit vector ``[d]`` of the query, of the embedder that the store was built with."""
+        """Embed the query by the store's embedder, as a unit vector ``[d]``."""
         if query.vector is not None:
             vector = to_unit_vector(query.vector)
         else:
@@ -286,7 +286,7 @@ class RetrievalPipeline:
     def _rerank(
         self, reranker: Reranker, attempt: _Attempt, found: Candidates
     ) -> Operations[Candidates]:
-        """The candidates with the order that a reranker gives to the best; notes keep places."""
+        """Order the best candidates by a reranker; notes keep their places."""
         begin = time.perf_counter()
         query, rank = found.query, self.settings.rank
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
@@ -308,7 +308,7 @@ class RetrievalPipeline:
     def _find(
         self, attempt: _Attempt, explore: np.random.Generator | None, depth: int
     ) -> Operations[Candidates]:
-        """Search so deep, and walk."""
+        """Search ``depth`` times as deep as usual, walk, and collect the candidates."""
         begin, read = time.perf_counter(), attempt.read
         find = partial(self.search.find, read, attempt.query, attempt.vector, depth)
         seeds = yield from perform(read.run, find)
@@ -357,7 +357,7 @@ class RetrievalPipeline:
         return walker.steps(choose_entries(hits, self.settings, corrections))
 
     def _read_edges(self, attempt: _Attempt, clock: Clock, keys: Sequence[int]) -> Frontier:
-        """Edges of a frontier; in a confined walk only to what the filter allows."""
+        """Read the edges of a frontier; a confined walk gets only those that the filter allows."""
         read, query, vector, _, _ = attempt
         frontier = read.walk.get_outgoing_edges(keys, clock)
         if not (query.filter and query.confined):
@@ -374,7 +374,7 @@ class RetrievalPipeline:
         walk: Walk,
         explore: np.random.Generator | None,
     ) -> Candidates:
-        """The candidates with the evidence for them, and the notes that belong to the query."""
+        """Collect the candidates, the evidence for them, and the notes that fit the query."""
         read, query, vector, _, _ = attempt
         pool = self._collect_pool(read, query, vector, seeds, walk)
         corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
@@ -404,7 +404,7 @@ class RetrievalPipeline:
     def _collect_pool(
         self, read: Reader, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
     ) -> Sequence[Candidate]:
-        """All nodes that search found or that edges of visited nodes lead to, after the filter."""
+        """Collect nodes that search found, or edges of visited nodes lead to, after the filter."""
         clock, hits = seeds.clock, seeds.hits
         edges = {edge.target.key: edge for edge in walk.support}
         reached = [
@@ -469,7 +469,7 @@ class RetrievalPipeline:
 
 
 def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[str]]:
-    """Ids of chunks by name: their own id, their document's, their source.
+    """Find ids of chunks by name: their own id, their document's, their source.
 
     Other names, which may be those of notes, are kept as they are.
     """
@@ -484,7 +484,7 @@ def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[s
 
 
 def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-    """The notes among the nodes, with the metadata keys that document templates expect.
+    """Complete the metadata of notes among nodes by the keys that document templates expect.
 
     The text of a correction says that it is one.
     """
@@ -502,7 +502,7 @@ def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> 
 def choose_entries(
     hits: Iterable[Candidate], settings: Settings, corrections: AbstractSet[int] = frozenset()
 ) -> list[tuple[NodeHead, float]]:
-    """The nodes from which the walk starts, with their energy in [0, 1], best first.
+    """Choose the nodes where the walk starts, with their energy in [0, 1], best first.
 
     Corrections, given by key, are entries beside as many documents as without them.
     """
@@ -539,7 +539,7 @@ def build_turn(
     *,
     explored: bool,
 ) -> Turn:
-    """The record of one retrieval."""
+    """Build the record of one retrieval."""
     query, walk, hits = found.query, found.walk, found.seeds.hits
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(

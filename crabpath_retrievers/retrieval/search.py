@@ -51,13 +51,13 @@ _CHUNKS = 3  # factor of hits when each document is returned once, or only some 
 
 
 def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str]:
-    """The distinct words of a query, at most ``settings.max_query_terms``, longest first."""
+    """Select the distinct words of a query, at most ``settings.max_query_terms``, longest first."""
     unique = list(dict.fromkeys(words))
     return sorted(unique, key=len, reverse=True)[: settings.max_query_terms]
 
 
 def compute_idf(facts: QueryFacts) -> dict[str, float]:
-    """Inverse document frequency in nats by word, rarest word first."""
+    """Compute inverse document frequencies in nats by word, rarest word first."""
     known = drop_foreign_forms(facts.frequencies)
     rarest = sorted(known, key=lambda word: (known[word], word))
     counts = np.array([known[word] for word in rarest], dtype=np.float64)
@@ -69,7 +69,7 @@ def compute_idf(facts: QueryFacts) -> dict[str, float]:
 def search_lexical(
     read: Reader, facts: QueryFacts, idf: Mapping[str, float], settings: SeedSettings
 ) -> dict[int, float]:
-    """Keys of the best matches with their BM25 scores relative to the best, in [0, 1].
+    """Search by words: keys of the matches, with BM25 scores relative to the best, in [0, 1].
 
     Only the rarest words are searched, as many as match at most ``settings.max_postings`` nodes
     together: common words cost most and discriminate least.
@@ -87,12 +87,12 @@ def search_lexical(
 
 
 def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
-    """Sequences of words as they stand in a text, that may be names.
+    """List the sequences of neighbouring words in a text that may be names.
 
     Args:
         words: Tokens of the text.
-        longest: Words of a sequence at most; characters that are tokens do not count, as far as
-            there are not many more sequences.
+        longest: Most words of a sequence; characters of scripts without spaces do not count, except
+            in long texts.
     """
     tokens = max(longest, _MAX_WORDS * longest // max(1, len(words)))
     counts = [not is_character(word) for word in words]
@@ -116,7 +116,7 @@ class SeedHits(NamedTuple):
 
 
 def find_nearest(read: Reader, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
-    """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
+    """Find the k documents nearest to a unit vector ``[d]``, without notes."""
     index = index.on(read)
     ids = find_ids(index, vector, k)
     heads = read.walk.get_nodes(ids)
@@ -135,9 +135,9 @@ def search_farther(
 ) -> tuple[Sequence[str], list[NodeHead]]:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
-    ``search`` returns the ids of so many nearest vectors. It has returned ``limit`` before, those
-    of ``near``, which also has the known nodes among these and among other matches. ``wanted``
-    existing documents are enough.
+    ``search`` returns the ids of that many nearest vectors. ``near`` has the ids that it returned
+    for ``limit``, and the known nodes of these and of other searches. ``wanted`` existing documents
+    are enough.
     """
     ids, heads = near
     known = {head.id for head in heads}
@@ -233,7 +233,7 @@ class SeedSearch:
     def _search_dense(
         self, read: Reader, condition: Any, vector: Vector, limit: int
     ) -> Sequence[str]:
-        """Ids of the nearest documents that the filter allows."""
+        """Find the ids of the nearest documents that the filter allows."""
         try:
             return find_ids(self._index.on(read), vector, limit, condition)
         except StoreUnavailableError:
@@ -245,7 +245,7 @@ class SeedSearch:
     def _require_numbers(
         self, read: Reader, condition: Any, vector: Vector, limit: int, *, only_dates: bool
     ) -> None:
-        """Explain a filter that found nothing or failed: it compares texts with numbers."""
+        """Raise an error that explains a filter without results: it compares texts by size."""
         if not list_ordered_keys(condition):
             return
         near = find_ids(self._index.on(read), vector, limit, drop_orders(condition))
@@ -261,7 +261,7 @@ class SeedSearch:
         facts: QueryFacts,
         asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
-        """Scores of candidates by past turns, by node id."""
+        """Score candidates by past turns, by node id."""
         words = dict.fromkeys(list_distinct_words(asking.text))
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
@@ -271,7 +271,7 @@ class SeedSearch:
         return score_turns(recalled, heads, asking, both, read.stretch)
 
     def find_stand_in(self, read: Reader, query: Query, size: int) -> Vector:
-        """A vector ``[d]`` for a question without one: the mean of what its words find.
+        """Make a vector ``[d]`` for a question without one: the mean of what its words find.
 
         It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero where no word is known.
         """
@@ -288,7 +288,7 @@ class SeedSearch:
     def _match_names(
         self, text: str, owners: Mapping[str, Sequence[int]], information: QueryInformation
     ) -> dict[int, float]:
-        """Nodes whose name occurs in the query: 1 if the query is only that name, else 0.
+        """Find nodes whose name occurs in the query: 1 if the query is only that name, else 0.
 
         A longer name hides the names inside it. Frequent words of a language are a name only where
         the query is nothing else, or writes them as one: "What does WITH do?".
@@ -318,7 +318,7 @@ class SeedSearch:
 
 
 def _is_set_off(text: str, name: str) -> bool:
-    """Whether a query writes the first word of a name with a capital, and not every word."""
+    """Whether a query capitalises the first word of a name within it, but not every word."""
     words, first = list(split_words(text)), name.split(" ", maxsplit=1)[0]
     return any(word.capitalised for word in words[1:] if word.token == first) and not all(
         word.capitalised for word in words
@@ -326,7 +326,7 @@ def _is_set_off(text: str, name: str) -> bool:
 
 
 def _widen(seeds: SeedSettings, hits: int, words: int) -> SeedSettings:
-    """Multiply hits and matches of words, for answers that leave many out, or know words alone."""
+    """Multiply the limits of hits by vector and by words by two factors."""
     # Not validated: a multiple may be above what a user may set.
     return seeds.model_copy(
         update={

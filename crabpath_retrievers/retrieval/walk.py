@@ -140,7 +140,7 @@ class NodeChoices:
         return cls(head, ranked, reflexes, habitual, stop_weight)
 
     def to_choice(self) -> RouterChoice:
-        """The habitual edges in the form that a router decides."""
+        """Convert the habitual edges to the choice that a router decides."""
         return RouterChoice(
             source=self.head.id,
             edges=tuple(self.habitual),
@@ -166,7 +166,7 @@ class NodeChoices:
         temperature: float,
         cut: bool = False,
     ) -> WalkStep:
-        """The record of the decision at this node, or that there was nothing to decide.
+        """Make the record of the decision at this node, or that there was nothing to decide.
 
         ``cut`` says whether a budget of the walk ended the choice.
         """
@@ -191,14 +191,14 @@ class NodeChoices:
 
 
 def follow_probability(edge: WalkEdge, probabilities: Mapping[int, float]) -> float:
-    """Probability of following an edge: 1 for a reflex, π for a habitual edge, else 0."""
+    """Return the probability of following an edge: 1 for a reflex, π for a habitual one, else 0."""
     if edge.tier is Tier.REFLEX:
         return 1.0
     return probabilities.get(edge.target.key, 0.0) if edge.tier is Tier.HABITUAL else 0.0
 
 
 def to_path_edge(edge: WalkEdge, probability: float) -> PathEdge:
-    """The edge as a hop of a recorded route."""
+    """Convert an edge to one of a recorded route."""
     return PathEdge(
         edge.source.id,
         edge.target.id,
@@ -349,7 +349,7 @@ class Walker:
                     self._inhibit(target, _REJECTED)
 
     def _group_edges(self, outgoing: Sequence[OutgoingEdge], hop: int) -> dict[int, list[WalkEdge]]:
-        """All edges by key of their source, with their value in this walk."""
+        """Group all edges by key of their source, with their value in this walk."""
         if not outgoing:
             return {}
         sources, targets, kinds, stored, priors = zip(*outgoing, strict=True)

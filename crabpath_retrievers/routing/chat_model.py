@@ -80,7 +80,7 @@ class ChatModelRouter:
         return self._breaker.state
 
     def route(self, request: RoutingRequest) -> RoutingResult:
-        """One decision per choice of the request, in order."""
+        """Return one decision per choice of the request, in order."""
         return run(self._steps(request))
 
     async def aroute(self, request: RoutingRequest) -> RoutingResult:
@@ -127,7 +127,7 @@ class ChatModelRouter:
     def _build_prompt(
         self, request: RoutingRequest, candidates: Sequence[RouteOption]
     ) -> RouterPrompt | None:
-        """The prompt; None if no candidate fits into the budget of tokens."""
+        """Build the prompt; None if no candidate fits into the budget of tokens."""
         if self._schema_tokens is None:
             self._schema_tokens = self._count_tokens(json.dumps(Route.model_json_schema()))
         budget = self.settings.max_input_tokens - self._schema_tokens

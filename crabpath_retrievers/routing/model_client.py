@@ -180,7 +180,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _limit_output(model: BaseChatModel, limit: int | None) -> BaseChatModel:
-    """The model with its answers limited to ``limit`` tokens, if it has a field for that."""
+    """Limit a model's answers to ``limit`` tokens, if the model has a field for that."""
     for name in _LIMITS if limit is not None else ():
         if name in type(model).model_fields:
             now = getattr(model, name)
@@ -220,7 +220,7 @@ class ModelBreaker:
 
     @contextmanager
     def admit(self) -> Iterator[bool]:
-        """Whether a call may be made now; in state ``half_open`` one of several may."""
+        """Yield whether a call may be made now; in state ``half_open`` only one of several may."""
         state = self.state
         trial = state == "half_open" and self._trial.acquire(blocking=False)
         try:

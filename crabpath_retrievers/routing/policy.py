@@ -127,17 +127,17 @@ class Router(Protocol):
     """Decides which habitual edges of a frontier to follow."""
 
     def route(self, request: RoutingRequest) -> RoutingResult:
-        """One decision per choice of the request, in order."""
+        """Return one decision per choice of the request, in order."""
 
     async def aroute(self, request: RoutingRequest) -> RoutingResult:
         """As :meth:`route`, without blocking the event loop."""
 
 
 def require_valid(router: Router, request: RoutingRequest, routed: RoutingResult) -> None:
-    """Refuse what a router must not return; the cost is that of the choices.
+    """Refuse a router's result that does not answer its request.
 
     Raises:
-        InvalidInputError: It does not answer the request.
+        InvalidInputError: A part of the result is missing or of another form.
     """
     require = partial(require_result, router)
     require("RoutingResult([...])", routed, fits=isinstance(routed, RoutingResult))
@@ -180,7 +180,7 @@ def _require_valid_decision(
 
 
 def action_probabilities(logits: Floats, sizes: NDArray[np.intp]) -> Floats:
-    """Softmax of each run of ``logits``, shape ``[Σ sizes]``; stable for large values.
+    """Compute the softmax of each run of ``logits``, shape ``[Σ sizes]``; stable for large values.
 
     Args:
         logits: Logits of all choices, one choice after the other.
@@ -207,7 +207,7 @@ class SoftmaxRouter:
         self._rng = rng
 
     def route(self, request: RoutingRequest) -> RoutingResult:
-        """One decision per choice of the request, in order."""
+        """Return one decision per choice of the request, in order."""
         choices, budget = request.choices, request.budget
         if not choices:
             return RoutingResult(())
@@ -220,7 +220,7 @@ class SoftmaxRouter:
         return RoutingResult([_decide(keys[run], probabilities[run], budget) for run in runs])
 
     def _logits(self, choices: Sequence[RouterChoice]) -> Floats:
-        """Logits of the edges and, last, of STOP, one choice after the other."""
+        """Compute logits of the edges and, last, of STOP, one choice after the other."""
         parts: list[Floats] = []
         for choice in choices:
             stop = self._settings.stop_score + choice.stop_weight

@@ -49,7 +49,7 @@ class RouteOption:
 
 
 def find_unclear(request: RoutingRequest, margin: float, limit: int) -> list[RouteOption]:
-    """Targets of edges whose score is close to that of STOP, best first, at most ``limit``.
+    """Find targets of edges whose score is close to that of STOP, best first, at most ``limit``.
 
     ``margin`` is the distance from STOP, in units of relevance plus weight, from which an edge is
     clear.
@@ -113,7 +113,7 @@ def build_prompt(
     count: Callable[[str], int],
     budget: int,
 ) -> RouterPrompt:
-    """The messages for a request; texts are shortened, then the last candidates dropped, to fit.
+    """Build the messages for a request; texts, then the last candidates, are cut to fit.
 
     ``budget`` are the tokens of all messages together; the instructions are never shortened.
     """
@@ -162,13 +162,13 @@ def _limit_candidates(
 
 
 def _list_inhibited(request: RoutingRequest) -> list[WalkEdge]:
-    """The strongest inhibitory edges, one per target."""
+    """List the strongest inhibitory edges, one per target."""
     edges = {edge.target.key: edge for choice in request.choices for edge in choice.inhibited}
     return sorted(edges.values(), key=lambda edge: edge.weight)[:_AVOIDED]
 
 
 def _estimate_length(text: str, count: Callable[[str], int], room: int) -> int:
-    """Estimated number of characters of a text that fit into ``room`` tokens."""
+    """Estimate how many characters of a text fit into ``room`` tokens."""
     tokens = count(text)
     return len(text) if tokens <= room else max(0, len(text) * room // tokens)
 
@@ -195,7 +195,7 @@ def format_experience(
     count: Callable[[str], int],
     room: int,
 ) -> str:
-    """Success of at most four actions; empty if nothing is known or no room is left.
+    """Format the success of at most four actions; empty if none is known, or no room is left.
 
     Args:
         tried: Success of actions in the query's region.
@@ -229,12 +229,12 @@ _BYTES = 3.5  # UTF-8 bytes per token; slightly low, so that budgets are not exc
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimated tokens of a text, for a model without a counter."""
+    """Estimate the tokens of a text, for a model without a counter."""
     return ceil(len(text.encode("utf-8", "surrogatepass")) / _BYTES)
 
 
 def make_token_counter(model: BaseChatModel) -> Callable[[str], int]:
-    """The counter of a model, or the estimate.
+    """Make the token counter of a model, or one that estimates.
 
     LangChain's default counter is not used: it downloads the tokenizer of GPT-2.
     """
@@ -276,7 +276,7 @@ _EMPTY = {"follow": (), "drop": (), "stop": False, "reason": ""}
 
 
 def _to_numbers(value: Any) -> list[int]:
-    """The integers in a list or a single value; anything else becomes 0, which is not offered."""
+    """Convert a list or a value to integers; anything else becomes 0, which is not offered."""
     return [_to_number(item) for item in (value if isinstance(value, list) else [value])]
 
 
@@ -300,7 +300,7 @@ class Route(BaseModel):
 
 
 def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> Route | None:
-    """The valid part of an answer; None if it says nothing about the offered numbers.
+    """Parse the valid part of an answer; None if it says nothing about the offered numbers.
 
     Args:
         answer: A message, or the mapping that ``with_structured_output(include_raw=True)`` gives.
@@ -338,7 +338,7 @@ def _find_route(answer: Any) -> Route | None:
 
 
 def _find_objects(text: str) -> Iterator[Any]:
-    """JSON objects in a text, the last one first, whatever prose or code fence is around them.
+    """Yield JSON objects in a text, the last first, whatever prose or code fence is around them.
 
     After them comes the readable part of an object that was cut off.
     """

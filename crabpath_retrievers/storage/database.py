@@ -70,7 +70,7 @@ def is_postgres(place: object) -> bool:
 
 
 def parse_url(text: str) -> sa.URL:
-    """The URL of a database; of PostgreSQL with the driver psycopg and options that it knows."""
+    """Parse the URL of a database; PostgreSQL gets the driver psycopg, and options it knows."""
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
@@ -105,8 +105,9 @@ def open_engine(
 ) -> sa.Engine:
     """Create an engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
-    One for reading commits each statement and sees the latest commit; in others a transaction takes
-    the write lock at its start. Of the ``connections`` to PostgreSQL, at least 4, it takes half.
+    An engine for ``reading`` commits each statement and sees the latest commit; others take the
+    write lock when a transaction begins. Of the ``connections`` to PostgreSQL, at least 4, an
+    engine takes half.
     """
     if not is_url(location):
         return _sqlite_engine(Path(location) / "graph.sqlite", reading, time_limit)
@@ -139,7 +140,7 @@ def _begin_lazily(connection: sa.Connection) -> None:
 
 
 def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
-    """Let the engine make connections that wait no longer than the call, and know poolers."""
+    """Let the engine's connections keep the time limit of a call, and cope with poolers."""
     from crabpath_retrievers.storage.postgres import connect_within  # its driver is an extra
 
     @event.listens_for(engine, "do_connect")
@@ -328,7 +329,7 @@ def can_make_files(directory: Path) -> bool:
 
 
 def build_disk_full_error(name: str) -> StoreFullError:
-    """The error for a full disk."""
+    """Build the error for a full disk."""
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
@@ -357,10 +358,10 @@ def lock_schema(connection: sa.Connection) -> None:
 
 @contextmanager
 def process_lock(engine: sa.Engine, name: str, *, wait: bool) -> Iterator[bool]:
-    """Keep other processes from doing the same; the lock ends with the process.
+    """Keep other processes from doing the same work; the lock ends with the process.
 
-    ``name`` is that of the work, such as ``"ingest"``. Yields whether the lock is held: always with
-    ``wait``.
+    ``name`` is the name of the work, such as ``"ingest"``. Yields whether the lock is held, which
+    with ``wait`` it always is.
     """
     held = (
         _file_lock(engine, name, wait)
@@ -390,9 +391,9 @@ def _file_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # n
 
 @contextmanager
 def _advisory_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # noqa: FBT001
-    """Hold a lock of a transaction, which stays open: a pooler keeps a connection for that alone.
+    """Hold an advisory lock of an open transaction, for which even a pooler keeps its connection.
 
-    Others ask again and again, since those that wait in the server would take connections, too.
+    Who waits polls for the lock: waiting in the server would take a connection, too.
     """
     apart = engine.execution_options(isolation_level="READ COMMITTED")
     with apart.connect() as connection:
@@ -432,11 +433,11 @@ _PARTS = sa.text(
 
 
 def rewrite_tables(engine: sa.Engine, time_limit: float) -> bool:
-    """Write all tables of a store anew, with their indexes and statistics.
+    """Write all tables of a store anew, with indexes and statistics; returns whether it could.
 
-    Queries that come meanwhile wait behind the wait for a table: it ends soon and lets them pass.
+    It waits for each table in short turns, between which queries pass.
 
-    False if others use a table all the time, or may still read what was deleted.
+    False if others use a table all the time, or may still read deleted rows.
     """
     with translate_database_errors(engine), engine.begin() as connection:
         names = connection.exec_driver_sql(OWN_TABLES).scalars().all()

@@ -31,7 +31,7 @@ class FullText(Protocol):
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Keys of those of the nodes that are indexed, each with the words it is found by."""
+        """Read the words of those of the nodes that are indexed, each with its key."""
 
     def defer(self, connection: sa.Connection) -> None:
         """Postpone work that is faster done once for many nodes."""
@@ -42,12 +42,12 @@ class FullText(Protocol):
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
+        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first."""
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
 
 
 class Fts5:
@@ -77,7 +77,7 @@ class Fts5:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Keys of those of the nodes that are indexed, each with the words it is found by."""
+        """Read the words of those of the nodes that are indexed, each with its key."""
         query = "SELECT rowid, tokens FROM crabpath_fulltext WHERE rowid = ?"
         with open_driver_cursor(connection) as cursor:
             rows = [row for key in keys for row in cursor.execute(query, (key,))]
@@ -99,7 +99,7 @@ class Fts5:
         limit: int,
         mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
-        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
+        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first."""
         match = " OR ".join(f'"{term}"' for term in idf)
         # The column "rank" would prepare and sort in a second statement.
         query = (
@@ -116,7 +116,7 @@ class Fts5:
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
         query = (
             f"SELECT f.rowid FROM crabpath_fulltext f JOIN {nodes.name} n ON n.key = f.rowid "
             "WHERE crabpath_fulltext MATCH ? ORDER BY n.id LIMIT ?"
@@ -181,7 +181,7 @@ class TsVector:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Keys of those of the nodes that are indexed, each with the words it is found by."""
+        """Read the words of those of the nodes that are indexed, each with its key."""
         query = sa.text(
             "SELECT node, tsvector_to_array(tokens) FROM crabpath_fulltext WHERE node = ANY(:keys)"
         )
@@ -200,7 +200,7 @@ class TsVector:
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first.
+        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first.
 
         ``ts_rank`` uses neither idf nor length, but saturates with the frequency f of a term as
         BM25 does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It replaces the
@@ -228,7 +228,7 @@ class TsVector:
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
         quoted = [" <-> ".join(f"'{token}'" for token in tokens) for tokens in phrases]
         found: list[list[int]] = [[] for _ in quoted]
         query = sa.text(
@@ -245,7 +245,7 @@ class TsVector:
 
 
 def _is_tied(rows: Sequence[tuple[int, float]], limit: int) -> bool:
-    """Whether the order in which documents came decides which of equal scores are the last."""
+    """Whether the last row within the limit has the same score as the first one beyond it."""
     return len(rows) > limit > 0 and rows[limit][1] == rows[limit - 1][1]
 
 
@@ -265,13 +265,13 @@ class FullTextReader(Queries):
     def search(
         self, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of nodes that contain any of the terms, best first."""
+        """Find nodes with any of the terms: keys with BM25 scores, best first."""
         if not idf:
             return []
         with self._store.connect() as connection:
             return self._index.search(connection, idf, limit, mean_length)
 
     def find_phrases(self, phrases: Iterable[Sequence[str]], limit: int) -> list[list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
         with self._store.connect() as connection:
             return self._index.find_phrases(connection, phrases, limit)

@@ -94,7 +94,7 @@ class LimitedConnection(psycopg.Connection[Any]):
         return result
 
     def has_news(self) -> bool:
-        """Whether the server sent something unasked, such as that it ends an idle connection."""
+        """Whether the server has sent something unasked, such as that it closes the connection."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             return bool(selector.select(0))

@@ -26,10 +26,10 @@ Flush = Callable[[], None]
 
 @dataclass(slots=True)
 class StoreMemory:
-    """Memory of a process about a store, which all readers of the store share.
+    """Cache of a process for a store, which all readers of the store share.
 
-    ``scale`` is the stretch of the embedder's distances, and whether its vectors say anything;
-    ``language``, of all texts, is empty before it was read.
+    ``scale`` is the stretch of the embedder's distances, and whether its vectors are informative;
+    ``language`` is that of all texts, empty before it was read.
     """
 
     fulltext: FullText
@@ -41,9 +41,9 @@ class StoreMemory:
 class Reader(ABC):
     """Reads by topic, each on a connection of :meth:`connect`.
 
-    :meth:`GraphStore.open_reader` makes a reader of one connection. The store itself is a reader,
-    too, that opens a connection for each call. What only an optional part reads is there: a class
-    of reads, which is made of any reader.
+    :meth:`GraphStore.open_reader` makes a reader of one connection. The store itself is a reader
+    that opens a connection for each call. Optional parts have classes of reads of their own, which
+    are made from any reader.
     """
 
     walk = cached_property(lambda self: WalkQueries(self, self._memory.corpus))
@@ -88,12 +88,12 @@ class Reader(ABC):
 
     @property
     def stretch(self) -> float:
-        """Stretch of the embedder's distances; 1 as long as none is recorded."""
+        """Stretch of the embedder's distances; 1 until one is recorded."""
         return self._read_scale()[0]
 
     @property
     def informative(self) -> bool:
-        """Whether the embedder's vectors say anything; True as long as none is recorded."""
+        """Whether the embedder tells unrelated texts apart; True until that is recorded."""
         return self._read_scale()[1]
 
     def _read_scale(self) -> tuple[float, bool]:

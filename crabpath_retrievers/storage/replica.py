@@ -87,7 +87,7 @@ class _Found(NamedTuple):
 
 
 def ensure_identity(connection: sa.Connection) -> str:
-    """The identity of a store, which is chosen when it is first asked for.
+    """Return the identity of a store, which is chosen at the first call.
 
     The open transaction may write, and keeps other processes out.
     """
@@ -161,7 +161,7 @@ class Replica:
         return ReplicaState(self.name, self._lag, problem)
 
     def find_identity(self) -> None:
-        """Take the identity from the store, which is not changed."""
+        """Read the identity from the store, which is not changed."""
         with translate_database_errors(self._primary), open_connection(self._primary) as connection:
             self.identity = _read_identity(connection)
 
@@ -244,7 +244,7 @@ class Replica:
         raise ConfigurationError(msg)
 
     def _measure(self, found: _Found, written: int) -> None:
-        """Take down how old it is: as the newest position of the primary that it has replayed."""
+        """Note how old the replica is: as the newest position that it has replayed."""
         assert found.replayed is not None  # noqa: S101
         self._replayed = found.replayed
         samples = self._samples
@@ -264,7 +264,7 @@ class Replica:
         return f"the read replica {self.name} is {known} behind, more than {self._max_lag:g} s"
 
     def _set_problem(self, problem: str | None) -> None:
-        """Say once that the replica is out of use, and once that it is back."""
+        """Log once that the replica is out of use, and once that it is back."""
         with self._lock:
             before, self._problem = self._problem, problem
         if not self._is_started:
@@ -278,7 +278,7 @@ class Replica:
         return monotonic() - self._fresh_at <= self._max_lag
 
     def _watch(self) -> None:
-        """Start the thread, also in a forked process, which has no copy of it."""
+        """Start the thread unless it runs; a forked process has no copy of it."""
         if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
             return
         own = (weakref.ref(self), self._closed)
@@ -293,7 +293,7 @@ class Replica:
 
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:
-        """A connection to the replica, for all the reads of one query.
+        """Open a connection to the replica, for all the reads of one query.
 
         Raises:
             ReplicaAwayError: It is out of use, lacks what this process has written, or failed, now
@@ -337,7 +337,7 @@ class Replica:
             raise ReplicaAwayError(msg)
 
     def _report(self, error: sa.exc.SQLAlchemyError) -> None:
-        """Stop to use a server that is away; one that refused a statement is well."""
+        """Stop using a replica that is away; one that only refused a statement stays in use."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
         if isinstance(error, sa.exc.TimeoutError) or state.startswith(_ANSWERED):
             _log.debug("the read replica failed, and the primary answers", exc_info=error)
@@ -355,7 +355,7 @@ class Replica:
 
 
 def _check_again_and_again(own: "weakref.ref[Replica]", closed: threading.Event) -> None:
-    """Ask every second until the replica is closed, or was dropped without being closed."""
+    """Ask the replica every second until it is closed or garbage-collected."""
     while not closed.wait(_INTERVAL):
         replica = own()
         if replica is None:

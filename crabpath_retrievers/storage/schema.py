@@ -529,7 +529,7 @@ again, it is found by an address that is a hash of the text, and the node become
 
 
 def build_retired_address(content: str) -> str:
-    """Address of a retired node with this text; not the target of any link."""
+    """Build the address of a retired node with this text, to which no link leads."""
     return f"retired:{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 

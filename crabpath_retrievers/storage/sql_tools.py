@@ -70,7 +70,7 @@ class CompiledSelect:
     def rows(
         self, connection: sa.Connection, parameters: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
-        """All rows, as plain tuples.
+        """Read all rows, as plain tuples.
 
         Lists are for expanding parameters; those of tuples, by which several columns are compared
         at once, are not empty.
@@ -121,7 +121,7 @@ class CompiledSelect:
 
 
 def _bind_parameter(value: Any, dialect: str) -> Any:
-    """A parameter as the statement gets it: of a list the text of one array, or padded values."""
+    """Convert a parameter for the driver: a list becomes one array, or is padded."""
     if not isinstance(value, list):
         return value
     is_flat = not (value and isinstance(value[0], tuple))
@@ -136,7 +136,7 @@ def _bind_parameter(value: Any, dialect: str) -> Any:
 
 
 def format_array(values: Iterable[int | str]) -> str:
-    """A list as PostgreSQL writes an array: the driver takes four times longer to encode one."""
+    """Format a list as an array of PostgreSQL, four times faster than its driver."""
     quoted = (
         str(value)
         if isinstance(value, int)
@@ -147,7 +147,7 @@ def format_array(values: Iterable[int | str]) -> str:
 
 
 def _compare_with_array(element: Any, *, arrays: AbstractSet[str], dialect: str, **_: Any) -> Any:
-    """``column = ANY(array)`` for ``column IN (list)``; None keeps any other element."""
+    """Write ``column IN (list)`` as ``column = ANY(array)``; None keeps any other element."""
     is_list = isinstance(element, sa.BinaryExpression) and element.operator is operators.in_op
     name = getattr(element.right, "key", None) if is_list else None
     if name not in arrays or element.right.unique:
@@ -163,7 +163,7 @@ _MOST_BOUND = 1024  # values of a list that are bound one by one
 
 
 def _get_positional_dialect(connection: sa.Connection) -> sa.Dialect:
-    """The dialect of a connection, with parameters by position."""
+    """Return the dialect of a connection, with parameters by position."""
     dialect: Any = connection.dialect
     if dialect.positional:
         return dialect  # type: ignore[no-any-return]
@@ -171,7 +171,7 @@ def _get_positional_dialect(connection: sa.Connection) -> sa.Dialect:
 
 
 def _inline_constant(element: Any, **_: Any) -> Any:
-    """A constant as part of the text; None keeps any other element."""
+    """Write a constant into the text of a statement; None keeps any other element."""
     is_constant = isinstance(element, sa.BindParameter) and element.unique
     return element.render_literal_execute() if is_constant else None
 
@@ -253,7 +253,7 @@ def split_batches(values: Iterable[T], size: int = _MAX_PARAMETERS) -> Iterator[
 def select_in(
     connection: sa.Connection, query: sa.Select[Any], column: Any, values: Iterable[Any]
 ) -> list[Any]:
-    """Rows of a query with one of many values in a column; of tuples, with any number of them."""
+    """Select rows of a query with one of many values in a column, or several columns."""
     return [
         row
         for part in split_batches(values)
@@ -271,7 +271,7 @@ _MANY = 64  # values
 
 
 def is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> Any:
-    """The condition ``column IN values``, in which many values are one parameter.
+    """Build the condition ``column IN values``, with many values as one parameter.
 
     PostgreSQL's driver parses each parameter, and SQLite's keeps the values of a statement with it,
     once for every length of the list: hundreds of megabytes in a process that works long.
@@ -325,7 +325,7 @@ class Queries:
 
     @property
     def source(self) -> ReadableStore:
-        """The store, or the reader of it, that these reads are of."""
+        """The store or reader that these reads use."""
         return self._store
 
     def _run(self, query: CompiledSelect, **parameters: Any) -> Sequence[tuple[Any, ...]]:
@@ -362,7 +362,7 @@ class Queries:
 
 
 def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
-    """Decode rows; damaged ones are skipped with a warning about ``what`` each is, as "a chunk"."""
+    """Decode rows; damaged ones are skipped with a warning that names ``what`` each is."""
     found: list[T] = []
     for row in rows:
         try:
@@ -391,7 +391,7 @@ class CounterTable:
     def add(
         self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]], *, undo: bool = False
     ) -> None:
-        """Add to the counters; rows of zeros are deleted where something is undone or negative.
+        """Add to the counters; with ``undo``, or negative amounts, rows of zeros are deleted.
 
         Of evidence that was raised and lowered, a part may be undone before the other: then the sum
         is below 0 for a while.
@@ -432,7 +432,7 @@ def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]
 
 
 def _format_add(table: sa.Table, names: Sequence[str]) -> str:
-    """As :func:`_build_add` for PostgreSQL: the parameter is a list of rows in JSON."""
+    """Format :func:`_build_add` for PostgreSQL, with a list of rows in JSON as parameter."""
     key = [column.name for column in table.primary_key.columns]
     columns = [*key, *names]
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -468,12 +468,12 @@ PAUSES = tuple(0.01 * 2**n for n in range(7))
 
 
 def find_state(error: BaseException | None) -> str | None:
-    """SQLSTATE of an error of PostgreSQL."""
+    """Find the SQLSTATE of an error of PostgreSQL."""
     return getattr(error, "sqlstate", None)
 
 
 def repeat_transaction(work: Callable[[], T]) -> T:
-    """The result of ``work``, one transaction, repeated while changes of others end it."""
+    """Run ``work``, one transaction, again while changes of others end it; its result."""
     for pause in PAUSES:
         try:
             return work()

@@ -134,11 +134,11 @@ class Store(Reader):
 
     @abstractmethod
     def open_reader(self) -> AbstractContextManager[Reader]:
-        """A reader of one connection, for all the reads of an operation."""
+        """Open a reader of one connection, for all the reads of an operation."""
 
     @abstractmethod
     def start_query(self) -> Reader:
-        """A reader for one query, whose steps :meth:`Reader.run` calls."""
+        """Make a reader for one query, whose steps :meth:`Reader.run` calls."""
 
     @abstractmethod
     def apply(self, changes: Sequence[Change]) -> list[Any]:
@@ -147,7 +147,7 @@ class Store(Reader):
         Afterwards they survive a power failure, except turn records, and what is repeated at the
         next opening: learning from stored feedback, publishing and linking of staged documents.
 
-        The result has for each change what its writer returns; mostly None.
+        The result has, for each change, the value that its writer returns, mostly None.
         """
 
     def write(
@@ -156,13 +156,13 @@ class Store(Reader):
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """The result of a function that writes, called in one transaction with these arguments."""
+        """Call a function with a transaction and these arguments; returns its result."""
         found: T = self.apply([Write(work, *args, **options)])[0]
         return found
 
     @abstractmethod
     def apply_together(self, work: Callable[["Store"], T]) -> T:
-        """The result of ``work``, whose changes are one transaction; it may be called again.
+        """Call ``work``, whose changes become one transaction; it may be called again.
 
         ``work`` gets the transaction. Its reads see what it has changed; nobody else does before
         the end. Each call of ``apply`` and of this method within is carried out whole or not at
@@ -175,7 +175,7 @@ class Store(Reader):
 
     @abstractmethod
     def require_in_place(self) -> None:
-        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open."""
+        """Refuse if the SQLite file was deleted, replaced or made unreadable while open."""
 
 
 class GraphStore(Store):
@@ -236,11 +236,11 @@ class GraphStore(Store):
         return self._engine.url.render_as_string(hide_password=True)
 
     def forget_scale(self) -> None:
-        """Read scale and language again, after a change of the embedder or an import."""
+        """Read scale and language anew, after a change of the embedder or an import."""
         self._memory.scale, self._memory.language = None, ()
 
     def set_language(self, language: str) -> None:
-        """Let texts that are added, and queries, be in this language."""
+        """Set the language of all texts and queries from now on."""
         if language != self.language:
             if self.catalog.meta().get("nodes", "0") != "0":
                 _log.warning(
@@ -307,7 +307,7 @@ class GraphStore(Store):
         return None if self._replica is None else self._replica.state
 
     def start_query(self) -> "QueryReader":
-        """A reader of the replica while it is fresh, else of this store."""
+        """Make a reader of the replica while that is fresh, else of this store."""
         return QueryReader(self, self._memory, self._replica)
 
     @contextmanager
@@ -435,7 +435,7 @@ class GraphStore(Store):
 
     @contextmanager
     def hold_change_lock(self) -> Iterator[None]:
-        """Keep others from changing the embedder."""
+        """Hold the lock of changing the embedder; StoreLockedError if another process has it."""
         with (
             translate_database_errors(self._engine),
             process_lock(self._reader, "reembed", wait=False) as held,
@@ -446,7 +446,7 @@ class GraphStore(Store):
             yield
 
     def leave_to_parent(self) -> None:
-        """Refuse to connect, in a forked process; turn records that wait are the parent's."""
+        """Refuse to connect in a forked process; waiting turn records are the parent's."""
         if not self._closed:
             leave_engine(self.dialect)
         for engine in (self._engine, self._reader):
@@ -475,7 +475,7 @@ def _refuse_to_connect() -> NoReturn:
 
 @contextmanager
 def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
-    """Undo what is done inside, and nothing before, if it fails."""
+    """Undo the changes made inside, and none before, if they fail."""
     # SQLAlchemy's own savepoints take several times as long.
     with open_driver_cursor(connection) as cursor:
         cursor.execute("SAVEPOINT part")
@@ -489,7 +489,7 @@ def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
 
 
 class _OpenTransaction(ConnectionReader, Store):
-    """A transaction that is open in a store, and an account of the changes that it carries out."""
+    """A transaction that is open in a store, and a record of the changes carried out in it."""
 
     def __init__(self, store: GraphStore, memory: StoreMemory, connection: sa.Connection) -> None:
         """Read and write on ``connection``."""
@@ -531,7 +531,7 @@ class _OpenTransaction(ConnectionReader, Store):
             return work(self)
 
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
-        """Override :class:`Store`: at once."""
+        """Override :class:`Store`: record the turn at once."""
         self.apply([RecordTurn(turn, vector, owner)])
 
     def require_in_place(self) -> None:
@@ -542,8 +542,7 @@ class _OpenTransaction(ConnectionReader, Store):
 class QueryReader(Reader):
     """Reader of one query: of the replica until it fails, then of the primary to the end.
 
-    Never the other way: what a process remembers of a version may be newer than that version, and
-    never older.
+    It never goes back: caches may hold what is newer than the version they are for, never older.
     """
 
     def __init__(self, store: GraphStore, memory: StoreMemory, replica: Replica | None) -> None:
@@ -559,7 +558,7 @@ class QueryReader(Reader):
 
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:
-        """The connection of the present step, or one of the store between steps."""
+        """Return the connection of the present step; between steps open one of the store."""
         if self._connection is None:
             with self._store.connect() as connection:
                 yield connection

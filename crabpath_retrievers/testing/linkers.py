@@ -76,7 +76,7 @@ class LinkerTests:
 
     @pytest.fixture
     def linker(self) -> Linker:
-        """The linker; to be overridden."""
+        """The linker to test; to be overridden."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -86,7 +86,7 @@ class LinkerTests:
 
     @pytest.fixture
     def expected_edges(self) -> set[JoinedPair]:
-        """Its edges between them as (source id, target id, label of the kind); to be overridden."""
+        """The edges of ``documents`` as (source id, target id, kind label); to be overridden."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -123,7 +123,7 @@ class LinkerTests:
         documents: list[Document],
         expected_edges: set[JoinedPair],
     ) -> None:
-        """Together, one by one, backwards; adding the same again changes nothing."""
+        """Documents are added together, one by one, backwards and twice: the edges are the same."""
         single = [[document] for document in documents]
         orders = {"all at once": [documents], "one by one": single, "backwards": single[::-1]}
         orders["all at once, twice"] = [documents, documents]
@@ -137,7 +137,7 @@ class LinkerTests:
         find_linker: Callable[[CrabPath], Linker],
         documents: list[Document],
     ) -> None:
-        """None leads from a document to itself, and none is of a kind that feedback makes."""
+        """No edge leads from a document to itself, or is of a kind that feedback makes."""
         memory = _fill(open_memory(), documents)
         _require_valid(_link(find_linker(memory), memory), _read_nodes(memory))
 
@@ -147,7 +147,7 @@ class LinkerTests:
         find_linker: Callable[[CrabPath], Linker],
         documents: list[Document],
     ) -> None:
-        """A linker only reads, and remembers nothing."""
+        """A linker only reads, and keeps no state between calls."""
         memory = _fill(open_memory(), documents)
         before = memory.info()
         first, second = ({*_link(find_linker(memory), memory)} for _ in range(2))
@@ -161,7 +161,7 @@ class LinkerTests:
         find_linker: Callable[[CrabPath], Linker],
         documents: list[Document],
     ) -> None:
-        """As long as nothing is learned."""
+        """Before anything is learned, the weight of an edge is its prior."""
         memory = _fill(open_memory(), documents)
         edges = _link(find_linker(memory), memory)
         clock = memory.store.walk.get_clock("default")
@@ -177,7 +177,7 @@ class LinkerTests:
         documents: list[Document],
         expected_edges: set[JoinedPair],
     ) -> None:
-        """A document that is forgotten has none, and has its own again when it is added."""
+        """A forgotten document has no edges; added again, it has the same edges as before."""
         memory = _fill(open_memory(), documents)
         for document in documents:
             memory.forget(str(document.id))
@@ -190,7 +190,7 @@ class LinkerTests:
     def test_edges_follow_a_changed_text(
         self, open_memory: Callable[[], CrabPath], documents: list[Document]
     ) -> None:
-        """They are those of the last texts, whatever the texts were before."""
+        """Edges depend on the last texts only, whatever the texts were before."""
         for number, document in enumerate(documents):
             changed = document.model_copy(update={"page_content": "Nothing is left here."})
             present = [*documents[:number], changed, *documents[number + 1 :]]
@@ -206,7 +206,7 @@ class LinkerTests:
         find_linker: Callable[[CrabPath], Linker],
         documents: list[Document],
     ) -> None:
-        """No documents at all have no edges either."""
+        """A memory of one document, or of none, has no edges."""
         alone = list_joined(_fill(open_memory(), documents[:1]))
         assert alone == set(), "a document alone has no edges"
         memory = open_memory()

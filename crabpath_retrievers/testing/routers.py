@@ -76,12 +76,12 @@ class RouterTests:
         raise NotImplementedError
 
     def test_every_choice_gets_its_decision(self, make_router: Callable[[], Router]) -> None:
-        """Within the budget, in order, of its own edges, with probabilities."""
+        """Decisions are in order, about their own edges, within the budget, with probabilities."""
         for frontier, budget in product(FRONTIERS, (1, 2, 6)):
             _route(make_router(), make_request(frontier, budget))
 
     def test_async_decides_as_sync(self, make_router: Callable[[], Router]) -> None:
-        """Both follow equal edges, by one channel, with equal probabilities and remarks."""
+        """Both methods follow equal edges by one channel, with equal probabilities and remarks."""
         for request in map(make_request, FRONTIERS):
             blocking = _route(make_router(), request)
             native = asyncio.run(_route_async(make_router(), request))
@@ -96,7 +96,7 @@ class RouterTests:
                 assert same, f"aroute and route agree on {name}: {native}, {blocking}"
 
     def test_nothing_to_decide_is_no_decision(self, make_router: Callable[[], Router]) -> None:
-        """And costs nothing."""
+        """A request without choices gets no decisions, and costs nothing."""
         request = make_request(())
         for routed in (
             _route(make_router(), request),
@@ -107,7 +107,7 @@ class RouterTests:
     def test_it_speaks_of_nodes_that_it_was_offered(
         self, make_router: Callable[[], Router]
     ) -> None:
-        """Chosen and rejected ones are targets of the edges, and none is both."""
+        """Chosen and rejected nodes are targets of the given edges, and no node is both."""
         request = make_request(FRONTIERS[0])
         routed = _route(make_router(), request)
         offered = {edge.target.key for choice in request.choices for edge in choice.edges}
@@ -116,7 +116,7 @@ class RouterTests:
         assert not routed.chosen & routed.dropped, "no node is both chosen and dropped"
 
     def test_its_usage_can_be_stored(self, make_router: Callable[[], Router]) -> None:
-        """Whole numbers that are not negative, and remarks that are texts."""
+        """Usage consists of whole numbers of at least 0, and remarks of texts."""
         routed = _route(make_router(), make_request(FRONTIERS[0]))
         json.dumps([asdict(routed.usage), routed.notes], allow_nan=False)
 

@@ -32,7 +32,7 @@ class NumberEmbeddings(Embeddings):
     """
 
     def embed_query(self, text: str) -> list[float]:
-        """One vector."""
+        """Embed one text."""
         try:
             numbers: list[float] = to_unit_vector([float(word) for word in text.split()]).tolist()
         except ValueError:
@@ -40,7 +40,7 @@ class NumberEmbeddings(Embeddings):
         return numbers + [0.0] * (WIDTH - len(numbers))
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector for each text."""
+        """Embed texts."""
         return [self.embed_query(text) for text in texts]
 
 
@@ -133,7 +133,7 @@ def add_records(index: VectorIndex, records: Mapping[str, str], **metadata: Any)
 
 
 def search_ids(index: VectorIndex, text: str, k: int, condition: Any = None) -> list[str]:
-    """Ids that a search from a text of numbers finds: at most k, each once."""
+    """Search from a text of numbers for at most k ids; each is found once."""
     found = index.search(_read_vector(text), k, condition)
     texts = all(isinstance(each, str) for each in found)
     assert texts, f"search must return the ids alone, without scores, and returned {found}"
@@ -152,13 +152,13 @@ def _add_all_records(index: VectorIndex) -> None:
 
 
 def _select_records(condition: dict[str, Any]) -> set[str]:
-    """Ids of the records that satisfy a condition."""
+    """Select the ids of the records that satisfy a condition."""
     holds = make_test(parse_filter(condition, "the test"))
     return {node for node, metadata in RECORDS.items() if holds(metadata)}
 
 
 def _ask_with(index: VectorIndex, ids: Sequence[str], condition: Any) -> list[partial[Any]]:
-    """Both methods that take a filter, to be called with one."""
+    """Return calls of both methods that take a filter."""
     return [
         partial(index.search, X, 50, condition),
         partial(index.filter_ids, ids, X, condition),
@@ -189,7 +189,7 @@ def _require_selected(index: VectorIndex, condition: dict[str, Any], what: str) 
 
 
 def _make_largest_filter(operator: str, *, of_several_kinds: bool) -> dict[str, Any]:
-    """256 conditions for a group, 10,000 values for a list."""
+    """Make a filter with 256 conditions for a group operator, 10,000 values for a list operator."""
     if operator in {"$or", "$and"}:
         signs = [("$ne", "$gt", "$lt", "$eq")[number % 4] for number in range(256)]
         return {operator: [{"year": {s: 2020 + n % 5 + 0.5}} for n, s in enumerate(signs)]}
@@ -201,8 +201,8 @@ def _make_largest_filter(operator: str, *, of_several_kinds: bool) -> dict[str, 
 class VectorIndexTests:
     """Conformance of a :class:`~crabpath_retrievers.vectors.base.VectorIndex`.
 
-    Subclass it, and override the fixture ``index``. Claims on filters are skipped unless it
-    ``reads_filters``; then it must refuse them.
+    Subclass it, and override the fixture ``index``. Claims on filters are skipped for an index
+    without ``reads_filters``, which must refuse them.
     """
 
     @pytest.fixture
@@ -212,7 +212,7 @@ class VectorIndexTests:
 
     @pytest.fixture
     def batched_index(self, index: VectorIndex) -> VectorIndex:
-        """This index, if possible with writes of fewer than 30 records."""
+        """The index, if possible with writes of fewer than 30 records."""
         return index
 
     @pytest.fixture
@@ -234,7 +234,7 @@ class VectorIndexTests:
             yield opened
 
     def test_search_orders_by_cosine(self, index: VectorIndex) -> None:
-        """At most k, and no more than there are; the length of a query does not matter."""
+        """A search finds at most k; the length of the query vector does not matter."""
         add_records(index, dict(reversed(FOUR.items())))
         found = search_ids(index, "1 0 0", 3)
         assert found == ["same", "near", "far"], "search must return the nearest first"
@@ -243,7 +243,7 @@ class VectorIndexTests:
         assert index.description, "description is a text that is not empty"
 
     def test_a_search_ahead_finds_what_each_search_would(self, index: VectorIndex) -> None:
-        """It ends with its block: what is added later is found."""
+        """Searching ahead ends with its block: vectors added later are found."""
         add_records(index, FOUR)
         several = [*np.eye(WIDTH, dtype=np.float32)[:3]]
         alone = [index.search(vector, 2) for vector in several]
@@ -262,7 +262,7 @@ class VectorIndexTests:
         )
 
     def test_a_known_id_replaces_its_vector(self, index: VectorIndex) -> None:
-        """It is found once, where it is now, and can be deleted."""
+        """The id is found once, near its new vector, and can be deleted."""
         add_records(index, FOUR)
         add_records(index, {"same": "0 1 0"})
         (nearest,) = search_ids(index, "0 1 0", 1)
@@ -275,7 +275,7 @@ class VectorIndexTests:
 
     @pytest.mark.usefixtures("filterable")
     def test_a_known_id_replaces_its_metadata(self, index: VectorIndex) -> None:
-        """Metadata that a record has no longer does not match a filter any more."""
+        """A filter matches only the new metadata of a record, not its former ones."""
         add_records(index, FOUR, lang="en", year="2024")
         assert search_ids(index, "1 0 0", 5, {"lang": "de"}) == [], (
             "search must not ignore a filter"
@@ -290,7 +290,7 @@ class VectorIndexTests:
         assert found == [], "upsert without metadata drops those there were"
 
     def test_delete_removes_only_what_is_named(self, index: VectorIndex) -> None:
-        """Unknown ids are ignored; it tells which ids it holds, where it can."""
+        """Unknown ids are ignored; the index tells which ids it holds, if it can."""
         add_records(index, FOUR)
         for ids in (["same", "never seen"], ["never seen either"], []):
             index.delete(ids)
@@ -303,7 +303,7 @@ class VectorIndexTests:
         assert index.find_existing([]) in (set(), None), "find_existing of nothing is empty"
 
     def test_it_counts_and_lists_what_it_holds(self, index: VectorIndex) -> None:
-        """Or says that it cannot: -1, and no page of ids."""
+        """An index that cannot count says -1; one that cannot list yields no page of ids."""
         add_records(index, FOUR)
         assert index.count() in (4, -1), "count is the number of records, or -1"
         listed = {*chain.from_iterable(index.ids())}
@@ -311,7 +311,7 @@ class VectorIndexTests:
 
     @pytest.mark.usefixtures("filterable")
     def test_a_filter_restricts_the_search(self, index: VectorIndex) -> None:
-        """The k nearest are counted among the records that satisfy the condition."""
+        """The k nearest are those among the records that satisfy the condition."""
         add_records(index, {"a": "1 0 0", "b": "1 0.1 0"}, lang="en")
         add_records(index, {"c": "0 1 0", "d": "0.1 1 0"}, lang="de")
         german = {"lang": "de"}
@@ -328,7 +328,7 @@ class VectorIndexTests:
         assert selected == {"a", "z"}, "filter_ids without a filter returns all its ids"
 
     def test_no_filter_is_ignored(self, index: VectorIndex) -> None:
-        """One that no record satisfies finds nothing; an index that reads none refuses it."""
+        """A filter that no record satisfies finds nothing; an index without filters refuses it."""
         add_records(index, FOUR, lang="en")
         for ask in _ask_with(index, [*FOUR], {"lang": "none"}):
             if not index.reads_filters:
@@ -339,7 +339,7 @@ class VectorIndexTests:
 
     @pytest.mark.usefixtures("filterable")
     def test_more_records_than_one_write_takes(self, batched_index: VectorIndex) -> None:
-        """All are written, replaced and deleted."""
+        """All records are written, replaced and deleted."""
         records = {f"n{i}": f"1 {i} 0" for i in range(30)}
         add_records(batched_index, records, lang="en")
         add_records(batched_index, records, lang="de")
@@ -349,7 +349,7 @@ class VectorIndexTests:
         assert search_ids(batched_index, "1 9 0", 30) == ["n0"], "delete takes any number of ids"
 
     def test_an_empty_index_finds_nothing(self, index: VectorIndex) -> None:
-        """Deleting from it and writing nothing into it are no errors."""
+        """Deleting from an empty index and writing nothing into it are no errors."""
         assert search_ids(index, "1 0 0", 3) == [], "search of an empty index is an empty list"
         if index.reads_filters:
             found = index.filter_ids(["a"], X, {"lang": "en"})
@@ -358,7 +358,7 @@ class VectorIndexTests:
         index.upsert([], [], [], [])
 
     def test_threads_write_and_read_together(self, index: VectorIndex) -> None:
-        """Nothing is lost, and every search is answered."""
+        """No write is lost, and every search is answered."""
         # Points spread in all directions: on near-collinear ones HNSW itself leaves some
         # unreachable, whoever writes, and here the threads are under test.
         points = np.random.default_rng(0).normal(size=(8, 20, WIDTH))
@@ -377,7 +377,7 @@ class VectorIndexTests:
 
     @pytest.mark.usefixtures("filterable")
     def test_it_finds_what_a_condition_says(self, index: VectorIndex, *, mixes_kinds: bool) -> None:
-        """A text is never more than a text; records without a key satisfy only negations."""
+        """Texts have no order with numbers; records without the key satisfy only negations."""
         _add_all_records(index)
         for condition in CONDITIONS:
             if condition in OF_SEVERAL_KINDS and not mixes_kinds:
@@ -388,7 +388,7 @@ class VectorIndexTests:
 
     @pytest.mark.usefixtures("filterable")
     def test_what_is_no_condition_is_refused(self, index: VectorIndex) -> None:
-        """In one sentence, whatever the store would have made of it."""
+        """The error is one sentence, even if the store would have accepted the condition."""
         add_records(index, {"a": "1 0 0"}, lang="en", year=1)
         for condition, sign in REFUSED:
             for ask in _ask_with(index, ["a"], condition):
@@ -408,7 +408,7 @@ class VectorIndexTests:
     def test_dates_as_texts_compared_with_numbers_are_no_empty_answer(
         self, memory: CrabPath
     ) -> None:
-        """Whoever asks a memory for dates after 20220101 hears that the dates are texts."""
+        """A memory asked for dates after 20220101 says that the dates are texts."""
         for content, metadata in (("1 0 0", DATED), ("1 1 0", {"team": "b", "price": 4})):
             memory.add_documents([Document(content, metadata=metadata)])
         for condition, sign in REFUSED_FOR_TEXTS:
@@ -420,14 +420,14 @@ class VectorIndexTests:
         assert len(found) == 1, "a number is compared with a number"
 
     def test_a_vector_of_another_dimension(self, index: VectorIndex) -> None:
-        """The index says so, and still answers."""
+        """The index refuses the vector in one sentence, and still answers."""
         add_records(index, {"a": "1 0 0"})
         other = partial(index.search, np.eye(7, dtype=np.float32)[0], 1)
         _require_refused(other, "dimension", "a vector of 7 numbers", EmbeddingMismatchError)
         assert search_ids(index, "1 0 0", 1) == ["a"], "after an error it answers as before"
 
     def test_ids_are_texts_of_any_kind(self, index: VectorIndex) -> None:
-        """Quotes, numbers, UUIDs and long ones come back as they were given, and alone."""
+        """Ids with quotes, numbers, UUIDs and long ids come back unchanged."""
         ids = [*HOSTILE, "17", "017", "5b1c4a2e-6d0f-5c7e-9a43-2f8d1e7b9c60", "x" * 200]
         add_records(index, {node_id: f"1 {n} 0" for n, node_id in enumerate(ids)})
         found = set(search_ids(index, "1 0 0", 50))

@@ -47,7 +47,7 @@ def _list_found(retriever: CrabPathRetriever) -> list[str]:
 
 @contextmanager
 def _wrap(store: VectorStore, place: Path) -> Iterator[CrabPathRetriever]:
-    """Wrap a store with four documents, which are given where it cannot list them."""
+    """Wrap a store with four documents, which are passed along if the store cannot list them."""
     retriever = CrabPathRetriever.from_vectorstore(
         store,
         path=place,
@@ -61,7 +61,7 @@ def _wrap(store: VectorStore, place: Path) -> Iterator[CrabPathRetriever]:
 def _refresh(
     retriever: CrabPathRetriever, store: VectorStore, present: Sequence[Document]
 ) -> IngestReport:
-    """Take over what is in a store now, which is told where the store cannot list it."""
+    """Refresh from a store; if it cannot list its documents, ``present`` ones are passed along."""
     return retriever.refresh(None if find_kind(store).lists else present)
 
 
@@ -91,7 +91,7 @@ class VectorStoreTests(VectorIndexTests):
     def test_a_wrapped_store_is_searched_under_its_own_ids(
         self, vectorstore: VectorStore, index: VectorStoreIndex, tmp_path: Path
     ) -> None:
-        """It is wrapped twice and asked, in both ways, and holds what it held before."""
+        """The store is wrapped twice and asked in both ways; its content does not change."""
         _store_documents(vectorstore, OWNED)
         for _ in range(2):
             with _wrap(vectorstore, tmp_path / "m") as retriever:
@@ -103,7 +103,7 @@ class VectorStoreTests(VectorIndexTests):
     def test_a_document_that_its_owner_deletes_is_no_longer_returned(
         self, vectorstore: VectorStore, index: VectorStoreIndex, tmp_path: Path
     ) -> None:
-        """At once where the store looks up ids, else from ``refresh`` on."""
+        """A store that looks up ids hides it at once, any other one from ``refresh`` on."""
         _store_documents(vectorstore, OWNED)
         with _wrap(vectorstore, tmp_path / "m") as retriever:
             vectorstore.delete(_list_ids(OWNED[:1]))
@@ -114,7 +114,7 @@ class VectorStoreTests(VectorIndexTests):
     def test_a_refresh_takes_over_what_the_owner_changed(
         self, vectorstore: VectorStore, tmp_path: Path
     ) -> None:
-        """The report counts it; another one finds nothing to do."""
+        """The report counts the changes; a second refresh finds nothing to do."""
         _store_documents(vectorstore, OWNED)
         with _wrap(vectorstore, tmp_path / "m") as retriever:
             vectorstore.delete(_list_ids(OWNED[:2]))
@@ -131,7 +131,7 @@ class VectorStoreTests(VectorIndexTests):
     def test_a_memory_writes_to_the_store_that_it_is_given(
         self, vectorstore: VectorStore, index: VectorStoreIndex, tmp_path: Path
     ) -> None:
-        """As its index: what is added stands in the store, and what is forgotten does not."""
+        """Added documents are in the store, and forgotten ones are not."""
         place, embedder = tmp_path / "m", NumberEmbeddings()
         with CrabPath.open(place, vectors=vectorstore, embeddings=embedder) as memory:
             memory.add_documents([*OWNED, NEW])

@@ -50,13 +50,13 @@ class VectorIndex(ABC):
         unknown_reported: Whether documents that the graph does not know are not reported (again).
         ignored: Ids of documents that the graph left out, which are not reported either.
         read_only: Whether only queries may use it; opening a memory over it repairs nothing.
-        removal: For an index in the database of the graph, what deletes the vectors of removed
+        removal: For an index in the graph's database: function that deletes the vectors of removed
             documents in the transaction that removes them.
-        switch: For the same, what puts :meth:`open_next` in its place in the transaction that
-            changes the embedder.
-        deferral: For the same, what a bulk ingest of a new memory begins with: searching is slower
-            until it ends with ``completion``.
-        completion: For the same, what the end of a bulk ingest builds.
+        switch: For such an index: function that replaces it by that of :meth:`open_next` in the
+            transaction that changes the embedder.
+        deferral: For such an index: function that begins a bulk ingest of a new memory; searches
+            are slower until ``completion``.
+        completion: For such an index: function that ends a bulk ingest.
         place: Where it is, as the graph store remembers it; see :mod:`~..vectors.opening`.
     """
 
@@ -76,7 +76,7 @@ class VectorIndex(ABC):
 
     @property
     def local(self) -> bool:
-        """Whether it is embedded, with files of its own in a directory."""
+        """Whether the index is embedded, with files of its own in a directory."""
         return False
 
     @property
@@ -116,8 +116,8 @@ class VectorIndex(ABC):
         """Add vectors before their documents become visible; arguments as :meth:`upsert`.
 
         Returns:
-            For an index in the database of the graph what adds them in the transaction that
-            publishes the documents; nothing for another index, which has them then.
+            For an index in the graph's database, the changes that add them in the transaction that
+            publishes the documents; nothing for any other index, which adds them at once.
         """
         self.upsert(ids, vectors, texts, metadatas)
         return ()
@@ -140,7 +140,7 @@ class VectorIndex(ABC):
         """
 
     def on(self, read: Reader) -> "VectorIndex":  # noqa: ARG002  for one in the graph's database
-        """This index; one in the database of the graph searches on the connection of ``read``."""
+        """Return the index; one in the graph's database then uses the connection of ``read``."""
         return self
 
     def search_ahead(
@@ -150,7 +150,7 @@ class VectorIndex(ABC):
     ) -> AbstractContextManager[object]:
         """Search for several vectors at once, if that takes less time.
 
-        Searches inside for ``k`` hits of one of them, without a filter, are answered from that.
+        Searches inside the block for ``k`` hits of one of them, without a filter, use that result.
         """
         return nullcontext()
 
@@ -177,18 +177,18 @@ class VectorIndex(ABC):
         return None
 
     def read_vectors(self, ids: Sequence[str]) -> Mapping[str, Vector] | None:  # noqa: ARG002
-        """The vectors ``[d]`` of those of the ids that the index contains; None if it cannot."""
+        """Read the vectors ``[d]`` of the ids that the index contains; None if it cannot."""
         return None
 
     def read_stamp(self) -> str | None:
-        """Stamp that :meth:`write_stamp` wrote last; None if nothing, or if it cannot."""
+        """Read the stamp written last by :meth:`write_stamp`; None if there is none."""
         return None
 
     def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
         """Store the stamp that ties the vectors to a state of the graph store."""
 
     def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
-        """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
+        """Count all vectors, and select the ids that exist; None if that takes long."""
         return None
 
     def inspect(self) -> None:  # noqa: B027  as above
@@ -198,26 +198,26 @@ class VectorIndex(ABC):
         """Erase deleted vectors from the files of an embedded index."""
 
     def ids(self) -> Iterable[list[str]]:
-        """All ids in pages; none of an index that cannot list them."""
+        """Yield all ids in pages; none of an index that cannot list them."""
         return ()
 
     def open_sibling(self, name: str) -> "VectorIndex":
-        """Another collection in the same place; see ``has_collections``."""
+        """Open another collection in the same place; see ``has_collections``."""
         raise NotImplementedError
 
     def list_siblings(self) -> list[str]:
-        """Names of the collections beside this one, as :meth:`open_sibling` expects them."""
+        """List the names of the other collections, as :meth:`open_sibling` expects them."""
         return []
 
     def drop(self) -> None:
-        """Delete a collection beside another one, with all its vectors."""
+        """Delete a collection that :meth:`open_sibling` opened, with all its vectors."""
         raise NotImplementedError
 
     def open_next(self, *, anew: bool) -> "VectorIndex":
-        """The index of another embedder, beside this one until the memory has changed to it.
+        """Open an index for another embedder, beside this one until the memory changes to it.
 
         Args:
-            anew: Whether it begins empty; else it goes on with what was begun.
+            anew: Whether it begins empty; else vectors of an earlier try are kept.
 
         Raises:
             ConfigurationError: There can be none.
@@ -244,7 +244,7 @@ class VectorIndex(ABC):
 
 
 class StoredVectors(VectorIndex):
-    """Exact search over the vectors in the graph store, for queries while others hold the index.
+    """Exact search over vectors in the graph store, while another process holds the index.
 
     Each query reads all vectors, in blocks of bounded size.
     """
@@ -293,7 +293,7 @@ def find_ids(
     k: int,
     filter: MetadataFilter = None,  # noqa: A002
 ) -> Sequence[str]:
-    """Ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
+    """Find the ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
 
     Raises:
         InvalidInputError: The index reads no filters, or does not return ids.
@@ -328,7 +328,7 @@ def select_ids(
 
 
 def is_ours(part: object) -> bool:
-    """Whether the tests of this package show that a part reads filters."""
+    """Whether a part is of this package, whose tests show that it applies filters."""
     return type(part).__module__.startswith("crabpath_retrievers.")
 
 
@@ -339,11 +339,11 @@ def find_leaked(
     *,
     is_our_language: bool = True,
 ) -> set[str]:
-    """Ids of documents that an index returned, though a filter does not allow their metadata.
+    """Find documents that an index returned although the filter does not allow their metadata.
 
-    They are to be left out, and the log says so once. An error would fail sound queries as well: an
-    index has the new metadata of a document a moment before the graph. A filter in another language
-    is not judged, nor one that may be: no document has its keys, or values are no plain ones.
+    They are left out, and the log says so once. An error would also fail sound queries: an index
+    has the new metadata of a document a moment before the graph. A filter in another language is
+    not judged, nor one that may be in one: no document has its keys, or values are not plain.
     """
     try:
         condition = parse_filter(filter, "the index", OF_LISTS)
@@ -378,7 +378,7 @@ def _require_ids(found: Ids, index: VectorIndex, method: str, kind: type) -> Ids
 
 
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
-    """Look-up of ids in a store owned by others; None for an index that the memory owns."""
+    """Return the look-up of ids in a store owned by others; None for an index of the memory."""
     return index.find_existing if index.foreign else None
 
 
@@ -399,7 +399,7 @@ def require_deleting(index: VectorIndex) -> None:
 def find_deleted(
     find_existing: FindExisting, read: Reader, ids: Sequence[str], clock: Clock
 ) -> set[str]:
-    """Documents that the owner of the vector store has deleted from it.
+    """Find documents that the owner of the vector store has deleted from it.
 
     Args:
         find_existing: Looks up ids in the owner's store.
@@ -417,7 +417,7 @@ def find_deleted(
 def find_differing(
     catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
 ) -> Iterator[str]:
-    """Ids of the chunks whose vector is missing in an index, or is that of another text."""
+    """Find chunks whose vector is missing in an index, or is that of another text; their ids."""
     for part in split_batches(catalog.chunk_ids(), _COMPARED):
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():
@@ -427,7 +427,7 @@ def find_differing(
 
 
 def is_same(a: Vector, b: Vector) -> bool:
-    """Whether two vectors ``[d]`` are one, but for rounding, which has changed their lengths."""
+    """Whether two vectors ``[d]`` are equal up to rounding, which also changes their lengths."""
     if a.shape != b.shape:
         return False
     own, other = a.astype(np.float64), b.astype(np.float64)
@@ -453,7 +453,7 @@ class NamespaceCollections:
 
     @property
     def has_index(self) -> bool:
-        """Whether this process has the vector index; if not, another one fills the collections."""
+        """Whether this process has the vector index; else another process fills the collections."""
         return self._index is not None
 
     @property
@@ -462,7 +462,7 @@ class NamespaceCollections:
         return self._index is not None and self._index.has_collections
 
     def of(self, namespace: int) -> VectorIndex:
-        """The collection of a namespace, given by key; it is created if it does not exist."""
+        """Open the collection of a namespace, given by key; it is created if it does not exist."""
         if namespace not in self._open:
             assert self._index is not None  # noqa: S101
             self._open[namespace] = self._index.open_sibling(f"{self._name}-{namespace}")
@@ -475,13 +475,13 @@ class NamespaceCollections:
         mark: Callable[[], object],
         find: Callable[[int, list[str]], set[str]],
     ) -> None:
-        """Add new vectors, one write per namespace; those whose rows are gone by then go again.
+        """Add new vectors, one write per namespace; those whose rows are gone then are deleted.
 
         Args:
             store: The graph store.
             entries: The vectors; without collections they are not added.
-            mark: Takes them off their queue.
-            find: Those of the ids of a namespace that the graph store has.
+            mark: Takes the entries off their queue.
+            find: Selects the ids of a namespace that the graph store still has.
         """
         groups: dict[int, list[CollectionEntry]] = {}
         for entry in entries if self.available else ():
@@ -505,7 +505,7 @@ class NamespaceCollections:
             self.of(namespace).on(store).delete(ids)
 
     def reopen(self) -> None:
-        """Open all collections again: those of another embedder have taken their place."""
+        """Open all collections again, after those of another embedder have replaced them."""
         self._open = {}
 
     def forget(self, namespace: int) -> None:

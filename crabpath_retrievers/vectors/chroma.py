@@ -154,7 +154,7 @@ class ChromaIndex(VectorIndex):
         return index
 
     def open_sibling(self, name: str) -> "ChromaIndex":
-        """Another collection in the same place; it is released with this one."""
+        """Open another collection in the same place; it is released with this one."""
         other = self._run(
             lambda own: ChromaIndex.from_client(
                 self._client, f"{own.name}-{name}", where=self._where
@@ -166,7 +166,7 @@ class ChromaIndex(VectorIndex):
         return other
 
     def list_siblings(self) -> list[str]:
-        """Names of the collections beside this one, as :meth:`open_sibling` expects them."""
+        """List the names of the other collections, as :meth:`open_sibling` expects them."""
         main = self._records.name
         of_namespaces = [n for n in self._list_collections() if n != main and not is_next(n)]
         return [name.removeprefix(f"{main}-") for name in of_namespaces]
@@ -178,7 +178,7 @@ class ChromaIndex(VectorIndex):
         self._collection = None
 
     def open_next(self, *, anew: bool) -> "ChromaIndex":
-        """The collection of another embedder."""
+        """Open the collection of another embedder."""
         if anew:
             self.drop_next()
         return self.open_sibling(NEXT)
@@ -229,12 +229,12 @@ class ChromaIndex(VectorIndex):
 
     @property
     def local(self) -> bool:
-        """Whether it is embedded, with files of its own in a directory."""
+        """Whether the index is embedded, with files of its own in a directory."""
         return self._directory is not None
 
     @property
     def generation(self) -> int:
-        """Number of clients that were given up since this process opened an embedded one."""
+        """Number of clients given up since this process opened an embedded index."""
         return 0 if self._directory is None else self._directory.generation
 
     @property
@@ -348,7 +348,7 @@ class ChromaIndex(VectorIndex):
 
     @contextmanager
     def search_ahead(self, vectors: Sequence[Vector], k: int) -> Iterator[None]:
-        """One call of Chroma for several vectors: most of the time of a call is its own."""
+        """Search for several vectors in one call of Chroma, which takes little longer than one."""
         with suppress(StoreError):  # each search inside fails as well, and says so
             asked = [(vector.tobytes(), k) for vector in vectors]
             found = self._run(partial(_query, vectors=vectors, k=k)) if vectors else []
@@ -377,18 +377,18 @@ class ChromaIndex(VectorIndex):
         return {found for part in parts for found in self._get(part)["ids"]}
 
     def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """The vectors ``[d]`` of those of the ids that the collection contains."""
+        """Read the vectors ``[d]`` of the ids that the collection contains."""
         page = self._get(ids, "embeddings")
         vectors = page["embeddings"]
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
 
     def _get(self, ids: Sequence[str], *fields: str) -> "GetResult":
-        """Fields of the records with these ids."""
+        """Read fields of the records with these ids."""
         include = cast("Any", list(fields))
         return self._run(lambda records: records.get(ids=list(ids), include=include))
 
     def read_stamp(self) -> str | None:
-        """Stamp that was written last, when this collection was opened; None if nothing."""
+        """Return the stamp that was stored when this collection was opened; None if none."""
         return cast("str | None", (self._records.metadata or {}).get(_STAMP))
 
     def write_stamp(self, stamp: str) -> None:
@@ -410,13 +410,13 @@ class ChromaIndex(VectorIndex):
                 self._directory.erase()
 
     def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
-        """Number of vectors, and those of the ids that exist, without loading the index."""
+        """Count the vectors, and select the ids that exist, without loading the index."""
         if self._directory is None:
             return self.count(), self.find_existing(ids)
         return peek_collection(self._directory.path, self._records.name, ids)
 
     def ids(self) -> Iterator[list[str]]:
-        """All ids in pages; nothing may be added or deleted meanwhile."""
+        """Yield all ids in pages; nothing may be added or deleted until the end."""
         start = 0
         while page := self._run(
             lambda records, start=start: records.get(  # type: ignore[misc]
@@ -443,10 +443,10 @@ class ChromaIndex(VectorIndex):
 
 
 def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[str]:
-    """Ids of the k nearest vectors that satisfy a condition, nearest first.
+    """Find the k nearest vectors that satisfy a condition; their ids, nearest first.
 
-    Where most vectors are about as far from each other, HNSW leads to few of the others. What it
-    does not reach under a condition is compared one by one.
+    Where most vectors are about equally far from each other, HNSW reaches few others: what it does
+    not reach under a condition is compared one by one.
     """
     (near,) = _query(records, [vector], k, where)
     if where is None or len(near) >= k:
@@ -462,7 +462,7 @@ def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[s
 def _query(
     records: "Collection", vectors: Sequence[Vector], k: int, where: Any = None
 ) -> list[list[str]]:
-    """Ids of the k nearest vectors to each of some vectors, as HNSW finds them."""
+    """Find the ids of the k vectors nearest to each of some vectors, by HNSW."""
     asked = np.stack(vectors)
     return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
@@ -470,9 +470,9 @@ def _query(
 def _find_changed(
     records: "Collection", entries: "Sequence[_Entry]"
 ) -> "Iterator[tuple[str, Vector, dict[str, Any] | None]]":
-    """The entries that the collection does not hold as they are: to replace a vector takes long.
+    """Yield entries that differ from those in the collection: replacing a vector takes long.
 
-    Metadata have None for former keys: Chroma merges metadata, and removes None values.
+    Former keys of metadata are None: Chroma merges metadata, and removes None values.
     """
     known = records.get(ids=[name for name, _, _ in entries], include=["metadatas", "embeddings"])
     vectors = () if known["embeddings"] is None else known["embeddings"]
@@ -487,7 +487,7 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """A client of the server at a URL, and the name of the collection in the URL."""
+    """Open a client of the server at a URL; yields it and the collection named in the URL."""
     client, name = create_client(url)
     try:
         yield client, name
@@ -496,7 +496,7 @@ def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
 
 
 def _parse(given: MetadataFilter) -> Condition:
-    """A filter as a condition."""
+    """Parse a filter to a condition."""
     if not isinstance(given, Mapping):
         shown = format_value(given)
         msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
@@ -509,7 +509,7 @@ UNSTORED_KEYS = ("#", "$", "chroma:")
 
 
 def to_chroma(condition: Condition) -> dict[str, Any]:
-    """The condition as Chroma's ``where``, with one operator for each key."""
+    """Translate a condition to Chroma's ``where``, with one operator for each key."""
     if isinstance(condition, Group):
         return {condition.operator: [to_chroma(part) for part in condition.parts]}
     key, operator, value = condition
@@ -527,7 +527,7 @@ _OTHERS |= {"$gte": ("$and", "$gt"), "$lte": ("$and", "$lt")}
 
 
 def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
-    """One condition: Chroma compares whole numbers with 2.5 as if it were 2, so say more."""
+    """Write one condition so that Chroma, which cuts 2.5 to 2 for whole numbers, compares right."""
     one = {key: {operator: value}}
     if not is_fraction(value[0] if operator in LISTS else value) or operator in OF_LISTS:
         return one
@@ -542,7 +542,7 @@ def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
 
 
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata that Chroma accepts: strings, numbers, booleans, and lists of one type."""
+    """Keep the metadata that Chroma accepts: strings, numbers, booleans, lists of one type."""
     return {
         key: value
         for key, value in metadata.items()
@@ -617,7 +617,7 @@ _MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
 
 
 def create_client(url: str) -> "tuple[ClientAPI, str]":
-    """A client of the server at a URL, and the name of the collection in the URL.
+    """Create a client of the server at a URL, and return it with the URL's collection name.
 
     URLs are ``http://host:port`` or ``https://host``; a path names another collection.
     """
@@ -671,7 +671,7 @@ def _probe_server(url: str, address: str) -> None:
 
 
 def _sessions(client: Any) -> Iterator[Any]:
-    """The HTTP sessions of a client; none for an embedded one."""
+    """Yield the HTTP sessions of a client; none for an embedded one."""
     for own in (client, getattr(client, "_admin_client", None)):
         session = getattr(getattr(own, "_server", None), "_session", None)
         if session is not None:
@@ -679,10 +679,10 @@ def _sessions(client: Any) -> Iterator[Any]:
 
 
 def note_embedded(client: Any) -> None:
-    """Note the use of Chroma's engine in this process, if a client does not ask a server.
+    """Note that this process uses Chroma's engine, unless a client asks a server.
 
     Raises:
-        ForkedError: It was in use when this process was forked, and would wait for ever.
+        ForkedError: The engine was in use when this process was forked, and would wait for ever.
     """
     if next(_sessions(client), None) is None:
         use_engine("chroma")

@@ -108,9 +108,9 @@ class ChromaDirectory:
 
     @classmethod
     def enter(cls, path: Path, name: str) -> "ChromaDirectory":
-        """The directory at a path, for one more memory.
+        """Return the directory at a path, shared with one more memory.
 
-        A process that leaves it within the time limit is waited for.
+        If another process is leaving the directory, it is waited for within the time limit.
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = ensure_private_directory(path).resolve()
@@ -177,7 +177,7 @@ class ChromaDirectory:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Perform an operation inside; waits while the files are written anew."""
+        """Use the directory in a block; waits while its files are written anew."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed)
             self._going += 1
@@ -303,7 +303,7 @@ class ChromaDirectory:
                 shutil.rmtree(former, ignore_errors=True)
 
     def _list_others(self, path: Path) -> list[str]:
-        """Names of collections that do not belong to the memory."""
+        """List the collections that do not belong to the memory."""
         known = read_collection_names(path)
         return [one for one in known if one != self._name and find_owner(one) != self._name]
 
@@ -321,7 +321,7 @@ call_in_child(_leave_to_parent)
 
 
 def find_owner(name: str) -> str | None:
-    """The collection of documents that a further collection belongs to; None for others."""
+    """Find the collection of documents to which a further collection belongs; None for others."""
     found = _OWNED.fullmatch(name)
     return found[1] if found and (found[2] or found[3]) else None
 
@@ -384,7 +384,7 @@ def _acquire_lock(path: Path) -> FileLock:
 
 
 def _describe_lock_holder(lock: Path) -> str:
-    """The number of the process that holds a lock, where Linux tells it."""
+    """Return the number of the process that holds a lock, where Linux tells it."""
     with suppress(OSError, ValueError):
         end = f":{lock.stat().st_ino}"
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
@@ -490,7 +490,7 @@ WHERE s.scope = 'VECTOR' AND (c.name = ? OR c.name LIKE ? || '-%')
 
 
 def read_collections(path: Path) -> dict[str, set[str]]:
-    """Ids of the vectors in a directory of Chroma, by collection."""
+    """Read the ids of the vectors in a directory of Chroma, by collection."""
     if not (path / CATALOGUE_FILE).is_file():
         msg = f"there are no vectors at {path}"
         raise StoreError(msg)
@@ -503,7 +503,7 @@ def read_collections(path: Path) -> dict[str, set[str]]:
 
 
 def read_collection_names(path: Path) -> list[str]:
-    """Names of the collections in a directory of Chroma; none if they cannot be read."""
+    """Read the names of the collections in a directory of Chroma; none if unreadable."""
     try:
         with _read_catalogue(path) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM collections")]
@@ -512,7 +512,7 @@ def read_collection_names(path: Path) -> list[str]:
 
 
 def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
-    """Number of vectors in a collection, and those of the ids that exist.
+    """Count the vectors in a collection, and select the ids that exist.
 
     Chroma itself would load the whole index first.
     """
@@ -526,7 +526,7 @@ def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set
 
 
 def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, Vector]]":
-    """A function that reads the vectors of a collection by id, from the files."""
+    """Return a function that reads vectors of a collection by id, from the files."""
     queued, labels, rows = dict[str, Vector](), dict[str, int](), dict[int, int]()
     elements: Any = ()
     with _read_catalogue(path) as connection:
@@ -551,7 +551,7 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Collections, among one and its siblings, whose queue holds deleted vectors."""
+    """Find the collections, of one and its siblings, with deletions that wait in the queue."""
     with _read_catalogue(path) as connection:
         return _read_column(connection, _UNWRITTEN, name=name)
 
@@ -559,8 +559,8 @@ def find_unwritten(path: Path, name: str) -> set[str]:
 def rewrite_files(path: Path, name: str) -> None:
     """Erase deleted vectors from the files of a collection and of its siblings.
 
-    SQLite keeps it in free pages, and HNSW the vectors of deleted elements, over which searches
-    find their way: each becomes that of its nearest neighbour that is left. Nobody may use the
+    Deleted data stay in free pages of SQLite, and in HNSW, whose searches pass through deleted
+    elements: each gets the vector of its nearest neighbour that is left. Nobody may use the
     directory meanwhile, and no deletion may wait in the queue.
     """
     try:
@@ -617,7 +617,7 @@ def _read_catalogue(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _open_read_only(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that writes nothing, and does not see interrupted writes."""
+    """Open a connection that writes nothing, and does not see interrupted writes."""
     journal = file.with_name(f"{file.name}-journal")
     if not journal.exists() or not journal.stat().st_size:
         with _connect(build_readonly_uri(file)) as connection:
@@ -648,7 +648,7 @@ def _connect(uri: str) -> closing[sqlite3.Connection]:
 
 
 def find_damage(path: Path, name: str, *, whole: bool = False) -> str | None:
-    """Damage in the files of a collection and of those that belong to it; None without damage.
+    """Find damage in the files of a collection and of its siblings; None without damage.
 
     Args:
         path: Directory of Chroma.
@@ -689,7 +689,7 @@ def _find_damages(
 
 
 def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> Iterator[str]:
-    """Damage in the HNSW files of one collection, and contradictions between them.
+    """Yield damage in the HNSW files of a collection, and contradictions between them.
 
     They must hold at least ``applied`` vectors. With the ids of these all elements are read, else a
     sample.
@@ -713,7 +713,7 @@ def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> I
 
 
 def _read_header(directory: Path) -> dict[str, int]:
-    """The fields of ``header.bin``; none of a file that is cut off."""
+    """Read the fields of ``header.bin``; none if the file is cut off."""
     raw = (directory / "header.bin").read_bytes()
     if len(raw) < _HEADER.itemsize:
         return {}
@@ -722,7 +722,7 @@ def _read_header(directory: Path) -> dict[str, int]:
 
 
 def _open_elements(directory: Path, header: dict[str, int], mode: Literal["r", "r+"]) -> Any:
-    """The elements of ``data_level0.bin``, a map of the file."""
+    """Open the elements of ``data_level0.bin``, as a map of the file."""
     dimension = (header["label"] - header["vector"]) // 4
     layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", header["links0"])]
     element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
@@ -779,7 +779,7 @@ def _are_rows_valid(rows: Any, count: int, links: int) -> bool:
 
 
 def _are_links_valid(directory: Path, count: int, links: int, *, whole: bool) -> bool:
-    """Whether the neighbours on higher levels exist, of all elements or of the first ones."""
+    """Whether neighbours on higher levels exist: of all elements if ``whole``, else of a few."""
     words = np.memmap(directory / "link_lists.bin", dtype="<u4", mode="r")
     at, step = 0, links + 1
     for _ in range(count if whole else min(count, _SAMPLE)):
@@ -796,7 +796,7 @@ def _are_links_valid(directory: Path, count: int, links: int, *, whole: bool) ->
 
 
 def _count_labels(directory: Path) -> int | None:
-    """Number of labels at the beginning of the pickle; None if missing, -1 if unreadable."""
+    """Count the labels at the beginning of the pickle; None if missing, -1 if unreadable."""
     with (directory / "index_metadata.pickle").open("rb") as file:
         found = False
         try:
@@ -820,14 +820,14 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _read_labels(directory: Path) -> dict[str, int]:
-    """Labels by id, from the pickle; raises anything where it is damaged."""
+    """Read the labels by id from the pickle; raises any error if it is damaged."""
     raw = (directory / "index_metadata.pickle").read_bytes()
     labels: dict[str, int] = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
     return labels
 
 
 def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
-    """Problem of the map from ids to labels; None without one."""
+    """Check the map from ids to labels; its problem, None without one."""
     try:
         labels = _read_labels(directory)
         known = all(0 < label <= count for label in labels.values())

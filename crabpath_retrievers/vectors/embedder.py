@@ -31,7 +31,7 @@ from crabpath_retrievers.storage.write.nodes import put_meta
 
 
 class Prefixes(NamedTuple):
-    """Texts written before a question and before a text of a document."""
+    """Texts that are written before a question and before the text of a document."""
 
     query: str = ""
     document: str = ""
@@ -81,7 +81,7 @@ def is_of_class(embeddings: Embeddings, names: frozenset[str]) -> bool:
 
 
 def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
-    """Prefixes that an embedder must be given: none if it adds them itself."""
+    """Find the prefixes that an embedder must be given: none if it adds them itself."""
     if not is_of_class(embeddings, _PLAIN):
         return Prefixes()
     name = model.lower()
@@ -90,9 +90,9 @@ def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
 
 
 def _leave_own(embeddings: Any, known: Prefixes) -> Prefixes:
-    """The prefixes that sentence-transformers does not write itself.
+    """Return the known prefixes without those that sentence-transformers writes itself.
 
-    A model may bring its own as ``prompts``, which are used only where an argument names them.
+    A model's own ``prompts`` take their place; they are used only where an argument names them.
     """
     client = getattr(embeddings, "_client", None)
     prompts = getattr(client, "prompts", None)
@@ -124,7 +124,7 @@ class QueryBatcher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="crabpath-embedding")
 
     async def embed(self, text: str) -> Vector:
-        """The vector of a text; it may be awaited on any event loop."""
+        """Embed a text, together with others that wait; may be awaited on any event loop."""
         future: Future[Vector] = Future()
         with self._lock:
             self._queue.append((text, future))
@@ -247,7 +247,7 @@ def _hide_loading_bars() -> Iterator[None]:
 
 
 def resolve_embeddings(given: Embeddings | str | None) -> Embeddings | None:
-    """The embedder that an argument ``embeddings`` describes.
+    """Make the embedder that an argument ``embeddings`` describes.
 
     Args:
         given: An embedder; the ``"provider:model"`` of one that LangChain's ``init_embeddings``
@@ -323,11 +323,11 @@ class Embedder:
         self._batcher = self._create_batcher()
 
     def use_by_default(self, stored: "EmbedderIdentity | None", *, plain: bool = False) -> None:
-        """Load the model that a store remembers, unless one was given, and use its prefixes.
+        """Use the model and prefixes that a store remembers, unless others were given.
 
         Args:
-            stored: What the store remembers; None for all-MiniLM-L6-v2.
-            plain: Whether texts of a new store get no prefix that is not asked for: those of a
+            stored: Embedder that the store remembers; None for all-MiniLM-L6-v2.
+            plain: Whether texts of a new store get only prefixes that are asked for: texts in a
                 vector store of others were embedded without.
         """
         if stored is not None and self._given is None and stored.name is not None:
@@ -366,7 +366,7 @@ class Embedder:
 
     @property
     def source(self) -> Embeddings | str | None:
-        """From which another process makes the same embedder: its name, else the object."""
+        """Name, or else object, from which another process makes the same embedder."""
         if self.name is not None or self._is_default:
             return self.name
         return self._given
@@ -383,18 +383,18 @@ class Embedder:
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of texts, each of shape ``[d]``."""
+        """Embed texts as unit vectors, each of shape ``[d]``."""
         return _require_usable(self.try_documents(texts))
 
     def queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of questions; one call of a local model that embeds them like documents."""
+        """Embed questions as unit vectors, in one call if a local model embeds both kinds alike."""
         local = is_of_class(self.embeddings, _LOCAL)
         if local and not getattr(self.embeddings, "query_encode_kwargs", None):
             return self._queries(texts)
         return [self.query(text) for text in texts]
 
     def _queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of questions, by a model that embeds them like documents."""
+        """Embed questions as unit vectors, by a model that embeds them like documents."""
         return _require_usable(self.try_documents(texts, prefix=self.prefixes.query))
 
     def try_documents(
@@ -437,7 +437,7 @@ class Embedder:
         return [_scale(array) for array in arrays]
 
     def query(self, text: str) -> Vector:
-        """Unit vector of a query, shape ``[d]``."""
+        """Embed a query as a unit vector, shape ``[d]``."""
         return self._to_query_vector(
             self.embeddings.embed_query(self.prefixes.query + clean_text(text))
         )
@@ -448,7 +448,7 @@ class Embedder:
         return vector
 
     def _create_batcher(self) -> QueryBatcher | None:
-        """The batcher of a local model; None for a remote one."""
+        """Create the batcher of a local model; None for a remote one."""
         if self._given is None:  # the default model embeds queries like documents
             return QueryBatcher(self._queries, _BATCH)
         kind = type(self._given)
@@ -471,20 +471,19 @@ class Embedder:
         return embed()
 
     def identify(self) -> "EmbedderIdentity":
-        """Identity of this embedder; its scale is not measured."""
+        """Identify this embedder; its scale is not measured."""
         self._size = None  # the answer may be wrong, and is compared with what is known
         (probe,) = self.documents([_PROBE])
         return EmbedderIdentity(self.model, probe, self.name, prefixes=self.prefixes)
 
     def measure_scale(self) -> tuple[float, bool]:
-        """The scale of its vectors, and whether they say anything; both on fixed sentences.
+        """Measure the scale of the vectors, and whether they are informative, on fixed sentences.
 
         Returns:
-            By how much distances between texts of unrelated content are stretched to be those of
-            all-MiniLM-L6-v2: at least 1, to one decimal. And whether a text in other words is
-            nearer than unrelated ones for half of the texts: random vectors do not find them.
-            Sentences that have one vector, such as those without a word that a stub knows, tell
-            nothing.
+            The factor that stretches distances of unrelated texts to those of all-MiniLM-L6-v2: at
+            least 1, to one decimal. And whether, for half of the texts, the same in other words is
+            nearer than unrelated texts, which random vectors fail. Sentences that have one vector,
+            such as those without a word that a stub knows, tell nothing.
         """
         rows = np.stack(self.documents([*_UNRELATED, *_RELATED]))
         count = len(_UNRELATED)
@@ -505,7 +504,7 @@ def _require_usable(vectors: Sequence[Vector | None]) -> list[Vector]:
 
 
 def to_unit_vector(vector: Any) -> Vector:
-    """A vector scaled to length 1, as float32 of shape ``[d]``."""
+    """Scale a vector to length 1, as float32 of shape ``[d]``."""
     found = _scale(_to_array(vector))
     if found is None:
         raise InvalidInputError(_NO_VECTOR)
@@ -516,7 +515,7 @@ _NO_VECTOR = "an embedding must be a finite vector of numbers that are not all z
 
 
 def _to_array(vector: Any) -> Floats:
-    """The numbers of a vector; none where it is no vector of numbers."""
+    """Convert a vector to numbers; an empty array if it is no vector of numbers."""
     try:
         # In single precision, squares of large and small numbers overflow and vanish.
         array = np.asarray(vector, dtype=np.float64)
@@ -528,7 +527,7 @@ def _to_array(vector: Any) -> Floats:
 
 
 def _scale(array: Floats) -> Vector | None:
-    """The vector scaled to length 1, as float32; None if it has no direction."""
+    """Scale a vector to length 1, as float32; None if it has no direction."""
     length = float(np.linalg.norm(array))
     return (array / length).astype(np.float32) if np.isfinite(length) and length else None
 
@@ -541,7 +540,7 @@ class EmbedderIdentity(NamedTuple):
         probe: Its vector of one fixed sentence, shape ``[d]``.
         name: ``"provider:model"``, by which it can be made again; None if it is not known.
         stretch: See :meth:`Embedder.measure_scale`.
-        informative: Whether its vectors say anything; see there.
+        informative: Whether its vectors are informative; see there.
         prefixes: What is written before its texts.
     """
 
@@ -560,7 +559,7 @@ _OPEN_WITH_SAME = (
 
 
 def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
-    """Whether two embedders are the same, but for the last digits."""
+    """Whether two embedders are the same, up to rounding of their vectors."""
     try:
         require_same_embedder(stored, current)
     except EmbeddingMismatchError:
@@ -589,7 +588,7 @@ def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -
 
 
 def parse_identity(text: str) -> EmbedderIdentity:
-    """Return the embedder that a store was built with, from its metadata."""
+    """Parse the embedder that a store was built with, from its metadata."""
     data = json.loads(text)
     return EmbedderIdentity(
         str(data["model"]),
@@ -602,7 +601,7 @@ def parse_identity(text: str) -> EmbedderIdentity:
 
 
 def read_identity(meta: Mapping[str, str]) -> EmbedderIdentity | None:
-    """The embedder that a store with these facts was built with; None before its first text."""
+    """Read the embedder from a store's metadata; None before its first text."""
     if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
         return None
     return parse_identity(meta["embedder"])
@@ -624,7 +623,7 @@ class EmbedderFingerprint:
 
     @property
     def size(self) -> int | None:
-        """Numbers of a vector of the store, as far as it is known."""
+        """Dimension of the store's vectors; None while unknown."""
         return None if self._stored is None else self._stored.probe.size
 
     def fits(self, vector: Vector | None) -> bool:
@@ -640,7 +639,7 @@ class EmbedderFingerprint:
         return self._version
 
     def is_current(self, corpus: int | None) -> bool:
-        """Whether this version of the corpus is known to be of the same embedder."""
+        """Whether this version of the corpus is known to use the same embedder."""
         return corpus == self._corpus or self._stored is None
 
     def require_current(self, corpus: int | None = None, read: Reader | None = None) -> None:
@@ -656,9 +655,9 @@ class EmbedderFingerprint:
 
     @contextmanager
     def change(self, embedder: Embedder, identity: EmbedderIdentity | None) -> Iterator[None]:
-        """Commit a change of the embedder inside; queries that end meanwhile are asked again.
+        """Change the embedder in a block; queries that end meanwhile are asked again.
 
-        Without an identity the first document records it, as in a new memory.
+        Without an identity the first document records one, as in a new memory.
         """
         with self._lock:
             self._settled.clear()
@@ -698,7 +697,7 @@ class EmbedderFingerprint:
                 raise EmbeddingMismatchError(msg)
 
     def embed_text(self, text: str) -> Vector:
-        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with."""
+        """Embed a text by the store's embedder, as a unit vector of shape ``[d]``."""
         self.verify()
         return self._embedder.documents([text])[0]
 
@@ -725,7 +724,7 @@ def _require_query_size(size: int, vector: Vector) -> None:
 
 
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
-    """Identity of an embedder for the store; one whose vectors say nothing is warned of."""
+    """Measure the identity of an embedder for the store; warns if its vectors tell nothing."""
     found = found or embedder.identify()
     stretch, informative = embedder.measure_scale()
     if not informative:
@@ -738,7 +737,7 @@ def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) 
 
 
 def encode_identity(identity: EmbedderIdentity) -> str:
-    """The text that :func:`parse_identity` reads."""
+    """Encode an identity as text that :func:`parse_identity` reads."""
     probe = base64.b64encode(identity.probe.astype("<f4").tobytes()).decode()
     facts: dict[str, Any] = {"model": identity.model, "dimension": int(identity.probe.size)}
     facts |= {"probe": probe, "stretch": identity.stretch}

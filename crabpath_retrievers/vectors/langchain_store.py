@@ -142,13 +142,13 @@ class VectorStoreIndex(VectorIndex):
         return [str(own) for own in ids]
 
     def _parse(self, filter: MetadataFilter) -> Condition | None:  # noqa: A002
-        """A filter in our language; None for none, or one in the store's own."""
+        """Parse a filter in our language; None for no filter, or one in the store's language."""
         if not filter or not self._kind.translates or not isinstance(filter, Mapping):
             return None
         return parse_filter(filter, type(self._store).__name__, self._kind.operators)
 
     def get_id(self, document: Document) -> str | None:
-        """Id of a document that a search of the store returned; None if it carries none."""
+        """Return the id of a document that a search returned; None if it carries none."""
         return self._kind.get_id(document)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
@@ -198,7 +198,7 @@ class VectorStoreIndex(VectorIndex):
         return self._kind.lists
 
     def documents(self) -> Iterator[Document]:
-        """All documents of the store, with ids."""
+        """Yield all documents of the store, with ids."""
         if not self.lists:
             msg = f"{self.description} cannot list its documents: pass them as documents="
             raise ConfigurationError(msg)
@@ -236,10 +236,10 @@ class VectorStoreIndex(VectorIndex):
 
     @contextmanager
     def _use_store(self, filter: MetadataFilter = None, cannot: str = "") -> Iterator[None]:  # noqa: A002
-        """Use the store inside, whose errors become CrabPath's.
+        """Use the store in a block, whose errors become CrabPath's.
 
-        ``filter`` is the one that it is asked with; ``cannot`` says what a store that has not
-        implemented it cannot do, and what then.
+        ``filter`` is the filter of the search, for messages; ``cannot`` completes the message about
+        a store that has not implemented the operation.
         """
         try:
             with self._turns:
@@ -287,7 +287,7 @@ def _is_unreachable(error: BaseException | None) -> bool:
 
 
 def _simplify(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of metadata that every integration can store."""
+    """Keep the part of metadata that every integration can store."""
     accepted = keep_filterable(metadata)
     return {key: value for key, value in accepted.items() if not isinstance(value, list)}
 
@@ -296,7 +296,7 @@ _KINDS: "dict[str, type[StoreKind]]" = {}
 
 
 def find_kind(store: Any) -> "StoreKind":
-    """The kind of a store, by the names of its classes, which need not be installed."""
+    """Find the kind of a store by the names of its classes, which need not be installed."""
     names = (each.__name__ for each in type(store).__mro__)
     return next((_KINDS[name] for name in names if name in _KINDS), StoreKind)(store)
 
@@ -334,19 +334,19 @@ class StoreKind:
 
     @property
     def lists(self) -> bool:
-        """Whether its documents can be listed."""
+        """Whether the store can list its documents."""
         return type(self).documents is not StoreKind.documents
 
     def get_id(self, document: Document) -> str | None:
-        """Id of a document that the store returned; None if it has none."""
+        """Return the id of a document that the store returned; None if it has none."""
         return None if document.id is None else str(document.id)
 
     def translate(self, condition: Condition) -> Any:
-        """A filter as the store reads it; without this method it is in the store's own language."""
+        """Translate a filter for the store; without this method filters are in its own language."""
         raise NotImplementedError
 
     def make_arguments(self, condition: Any) -> dict[str, Any]:
-        """The arguments of a search that carry a filter, as the store reads it."""
+        """Make the arguments of a search with a translated filter."""
         return {"filter": condition}
 
     def add(self, documents: Sequence[Document], ids: Sequence[str]) -> None:
@@ -371,7 +371,7 @@ class StoreKind:
         return {str(self.get_id(d)) for d in self.fetch_documents(ids) if satisfies(d.metadata)}
 
     def documents(self) -> Iterator[Document]:
-        """All documents, with ids; without this method they cannot be listed."""
+        """Yield all documents, with ids; without this method they cannot be listed."""
         raise NotImplementedError
 
 
@@ -386,7 +386,7 @@ class ChromaKind(StoreKind, of="Chroma"):
         note_embedded(store._client)  # noqa: SLF001
 
     def translate(self, condition: Condition) -> Any:
-        """A ``where``."""
+        """Translate a condition to Chroma's ``where``."""
         return to_chroma(condition)
 
     def look_up(self, ids: Sequence[str]) -> list[str]:
@@ -399,7 +399,7 @@ class ChromaKind(StoreKind, of="Chroma"):
         return self._read_page(ids=list(ids), include=["metadatas"])
 
     def documents(self) -> Iterator[Document]:
-        """All documents, page by page."""
+        """Yield all documents, page by page."""
         offset = 0
         while page := self._read_page(
             limit=_PAGE, offset=offset, include=["documents", "metadatas"]
@@ -422,12 +422,12 @@ class InMemoryKind(StoreKind, of="InMemoryVectorStore"):
     is_single_threaded = True
 
     def translate(self, condition: Condition) -> Any:
-        """A function of a document."""
+        """Translate a condition to a function of a document."""
         satisfies = make_test(condition)
         return lambda document: satisfies(document.metadata)
 
     def documents(self) -> Iterator[Document]:
-        """All documents."""
+        """Yield all documents."""
         for node_id, record in list(self.store.store.items()):
             yield Document(id=node_id, page_content=record["text"], metadata=record["metadata"])
 
@@ -438,11 +438,11 @@ class FaissKind(StoreKind, of="FAISS"):
     is_single_threaded = True
 
     def translate(self, condition: Condition) -> Any:
-        """A function of metadata."""
+        """Translate a condition to a function of metadata."""
         return make_test(condition)
 
     def make_arguments(self, condition: Any) -> dict[str, Any]:
-        """The filter, applied to all documents: by default it sees the 20 nearest."""
+        """Apply the filter to all documents: by default FAISS filters the 20 nearest."""
         return {"filter": condition, "fetch_k": max(1, self.store.index.ntotal)}
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
@@ -457,7 +457,7 @@ class FaissKind(StoreKind, of="FAISS"):
         ]
 
     def documents(self) -> Iterator[Document]:
-        """All documents."""
+        """Yield all documents."""
         yield from self.fetch_documents([*map(str, self.store.index_to_docstore_id.values())])
 
 
@@ -468,7 +468,7 @@ def _require_key(fits: object, key: str, store: str, needed: str) -> None:
 
 
 def _spell_out(key: str, operator: str, values: Sequence[Any]) -> Condition:
-    """``$in`` or ``$nin`` as comparisons with each of the values."""
+    """Write ``$in`` or ``$nin`` as comparisons with each of the values."""
     group, single = ("$or", "$eq") if operator == "$in" else ("$and", "$ne")
     return join(group, [KeyCondition(key, single, each) for each in values])
 
@@ -492,12 +492,12 @@ class QdrantKind(StoreKind, of="QdrantVectorStore"):
         self.is_single_threaded = bool(options.get("path")) or options.get("location") == ":memory:"
 
     def get_id(self, document: Document) -> str | None:
-        """Id of a document that the store returned; None if it has none."""
+        """Return the id of a document that the store returned; None if it has none."""
         own = document.metadata.get(_OWN_ID, document.metadata.get("_id"))
         return None if own is None else str(own)
 
     def translate(self, condition: Condition) -> Any:
-        """A ``models.Filter``."""
+        """Translate a condition to a ``models.Filter``."""
         return to_qdrant(condition, self.store.metadata_payload_key)
 
     def add(self, documents: Sequence[Document], ids: Sequence[str]) -> None:
@@ -518,7 +518,7 @@ class QdrantKind(StoreKind, of="QdrantVectorStore"):
         return super().fetch_documents(points)
 
     def documents(self) -> Iterator[Document]:
-        """All documents, page by page."""
+        """Yield all documents, page by page."""
         offset = None
         while True:
             points, offset = self.store.client.scroll(
@@ -534,7 +534,7 @@ class QdrantKind(StoreKind, of="QdrantVectorStore"):
 
 
 def _to_point(node_id: str) -> str | int:
-    """The id of a point of Qdrant: numbers and UUIDs are what they are."""
+    """Convert an id to that of a Qdrant point: numbers and UUIDs stay, others become UUIDs."""
     if _NUMBER.fullmatch(node_id):
         return int(node_id)
     try:
@@ -546,7 +546,7 @@ def _to_point(node_id: str) -> str | int:
 
 
 def to_qdrant(condition: Condition, prefix: str = "metadata") -> Any:
-    """The condition as a ``models.Filter`` of Qdrant over the payload under ``prefix``."""
+    """Translate a condition to a ``models.Filter`` over the payload under ``prefix``."""
     from qdrant_client import models
 
     if isinstance(condition, Group):
@@ -599,16 +599,16 @@ class MilvusKind(StoreKind, of="Milvus"):
         return self._key
 
     def get_id(self, document: Document) -> str | None:
-        """Id of a document that the store returned; None if it has none."""
+        """Return the id of a document that the store returned; None if it has none."""
         own = document.metadata.get(self._primary or "")
         return None if own is None else str(own)
 
     def translate(self, condition: Condition) -> Any:
-        """An expression."""
+        """Translate a condition to an expression."""
         return to_milvus(condition)
 
     def make_arguments(self, condition: Any) -> dict[str, Any]:
-        """The expression."""
+        """Pass the expression to a search."""
         return {"expr": condition}
 
     def _name(self, ids: Sequence[str]) -> str:
@@ -634,7 +634,7 @@ class MilvusKind(StoreKind, of="Milvus"):
         return {str(each) for each in self.store.get_pks(both) or ()}
 
     def documents(self) -> Iterator[Document]:
-        """All documents, page by page."""
+        """Yield all documents, page by page."""
         key, after = self._primary, ""
         while key:
             # Its own iterator writes ids into expressions as they are, and hangs at some.
@@ -657,7 +657,7 @@ class MilvusKind(StoreKind, of="Milvus"):
 
 
 def to_milvus(condition: Condition) -> str:
-    """The condition as an expression of Milvus; values are literals that cannot end early."""
+    """Translate a condition to an expression of Milvus; no value can end its literal early."""
     if isinstance(condition, Group):
         sign = " and " if condition.operator == "$and" else " or "
         return sign.join(f"({to_milvus(part)})" for part in condition.parts)
@@ -672,7 +672,7 @@ def to_milvus(condition: Condition) -> str:
 
 
 def _quote(value: Any) -> str:
-    """A value as literal of an expression of Milvus."""
+    """Write a value as literal of an expression of Milvus."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -681,11 +681,11 @@ class CollectionKind(StoreKind, of="PGVector"):
 
     @property
     def lists(self) -> bool:
-        """Whether its documents can be listed: the class of langchain-community has no ids."""
+        """Whether the store can list documents: the class of langchain-community has no ids."""
         return hasattr(self.store, "EmbeddingStore") and not self.store.async_mode
 
     def documents(self) -> Iterator[Document]:
-        """All documents of the collection with a text, page by page."""
+        """Yield all documents of the collection with a text, page by page."""
         table = self.store.EmbeddingStore
         with self.store._make_sync_session() as session:  # noqa: SLF001
             collection = self.store.get_collection(session)
@@ -714,7 +714,7 @@ class PostgresKind(StoreKind, of="PGVectorStore"):
         return super().fetch_documents(list(names))
 
     def documents(self) -> Iterator[Document]:
-        """All documents with a text, page by page."""
+        """Yield all documents with a text, page by page."""
         for part in split_batches([str(node_id) for node_id in self._list_ids()], _BATCH):
             yield from self.fetch_documents(part)
 
@@ -733,12 +733,12 @@ class PostgresKind(StoreKind, of="PGVectorStore"):
         return found
 
     def translate(self, condition: Condition) -> Any:
-        """Its own dictionary."""
+        """Translate a condition to the dictionary of ``PGVectorStore``."""
         return to_postgres(condition)
 
 
 def to_postgres(condition: Condition) -> dict[str, Any]:
-    """The condition as ``PGVectorStore`` reads it."""
+    """Translate a condition to the dictionary of ``PGVectorStore``."""
     if isinstance(condition, Group):
         return {condition.operator: [to_postgres(part) for part in condition.parts]}
     key, operator, value = condition

@@ -59,20 +59,20 @@ _NO_VECTORS = (
 
 
 def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
-    """Whether the vectors are in the database of the graph; None where ``meta`` says so."""
+    """Whether the vectors are in the graph's database; with None, by the store's metadata."""
     if vectors is None:
         return bool(json.loads((meta or {}).get("vectors", "{}")).get("kind") == PGVECTOR)
     return isinstance(vectors, str) and vectors == PGVECTOR
 
 
 def find_directory(vectors: Any) -> Path | None:
-    """The directory that ``vectors`` names; None for a URL, a store or ``"pgvector"``."""
+    """Return the directory that ``vectors`` names; None for a URL, a store or ``"pgvector"``."""
     named = isinstance(vectors, (str, os.PathLike)) and not is_url(vectors)
     return directory_of("vectors", vectors) if named and not is_pgvector(vectors) else None
 
 
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
-    """Refuse a value of ``vectors`` that cannot be meant, before anything is created."""
+    """Refuse a value of ``vectors`` that names no place, before anything is created."""
     find_directory(vectors)
     if not isinstance(vectors, str):
         return
@@ -114,7 +114,7 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the vector index that ``vectors`` describes; None for what the memory remembers."""
+    """Open the index that ``vectors`` describes; None for the one that the memory remembers."""
     if is_pgvector(vectors, meta):
         index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
             store
@@ -142,13 +142,13 @@ def open_index(
 
 
 def wrapped_store(meta: Mapping[str, str]) -> str | None:
-    """Name of the vector store that a memory wraps, such as ``LangChain Chroma``, or None."""
+    """Return the name of the wrapped vector store, such as ``LangChain Chroma``, or None."""
     place = json.loads(meta.get("vectors", "{}"))
     return str(place.get("store")) if place.get("kind") == "wrapped" else None
 
 
 def vectors_place(index: VectorIndex) -> str:
-    """Place of a memory's vectors: the value of ``vectors`` in the graph store's facts."""
+    """Encode the place of an index, as the value of ``vectors`` in the store's metadata."""
     return json.dumps(dict(index.place))
 
 
@@ -212,7 +212,7 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
 
 
 def place_of(path: str | Path) -> str:
-    """An absolute directory with ``~`` expanded, or a database URL as it is."""
+    """Make a directory absolute and expand ``~``; return a database URL as it is."""
     if isinstance(path, str) and is_url(path):
         return path
     if isinstance(path, str) and not path:
@@ -255,7 +255,7 @@ def require_graph(place: str) -> None:
 
 
 def vectors_in(path: Path) -> int:
-    """Number of document vectors in a directory of Chroma; -1 where it cannot be read."""
+    """Count the document vectors in a directory of Chroma; -1 where it cannot be read."""
     if not _has_content(path / CATALOGUE_FILE):
         return 0
     try:
@@ -279,7 +279,7 @@ def _is_file(file: Path) -> bool:
 
 
 def _exists_at_url(text: str) -> tuple[bool, str]:
-    """Whether a database holds a memory, and its URL without password."""
+    """Return whether a database holds a memory, and its URL without password."""
     if (file := find_database_file(text)) is not None:  # an engine would create it
         return _is_file(file), text
     engine = open_engine(text)

@@ -38,7 +38,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/session": {
+    "/v1/session": {
         parameters: {
             query?: never;
             header?: never;
@@ -58,7 +58,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/query": {
+    "/v1/query": {
         parameters: {
             query?: never;
             header?: never;
@@ -69,7 +69,7 @@ export interface paths {
         put?: never;
         /**
          * Find the documents that answer a question, and record the turn.
-         * @description Right: read.
+         * @description Right: read. With Accept: text/event-stream the answer is server-sent events, each with a Hop as data; the last one is answer with a QueryAnswer, or error with a Problem.
          */
         post: operations["ask"];
         delete?: never;
@@ -78,7 +78,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/search": {
+    "/v1/search": {
         parameters: {
             query?: never;
             header?: never;
@@ -98,7 +98,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/documents": {
+    "/v1/documents": {
         parameters: {
             query?: never;
             header?: never;
@@ -126,7 +126,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/documents/{id}": {
+    "/v1/documents/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -150,7 +150,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/sources": {
+    "/v1/sources": {
         parameters: {
             query?: never;
             header?: never;
@@ -170,7 +170,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/feedback": {
+    "/v1/feedback": {
         parameters: {
             query?: never;
             header?: never;
@@ -194,7 +194,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/undo": {
+    "/v1/undo": {
         parameters: {
             query?: never;
             header?: never;
@@ -214,7 +214,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/correct": {
+    "/v1/correct": {
         parameters: {
             query?: never;
             header?: never;
@@ -234,7 +234,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/teach": {
+    "/v1/teach": {
         parameters: {
             query?: never;
             header?: never;
@@ -254,7 +254,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/notes": {
+    "/v1/notes": {
         parameters: {
             query?: never;
             header?: never;
@@ -274,7 +274,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/turns": {
+    "/v1/turns": {
         parameters: {
             query?: never;
             header?: never;
@@ -294,7 +294,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/turns/{id}": {
+    "/v1/turns/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -314,7 +314,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces": {
+    "/v1/namespaces": {
         parameters: {
             query?: never;
             header?: never;
@@ -334,7 +334,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/neighbors": {
+    "/v1/graph/neighbors": {
         parameters: {
             query?: never;
             header?: never;
@@ -354,7 +354,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/changes": {
+    "/v1/graph/changes": {
         parameters: {
             query?: never;
             header?: never;
@@ -374,7 +374,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/edges": {
+    "/v1/graph/edges": {
         parameters: {
             query?: never;
             header?: never;
@@ -394,7 +394,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/graph/authority": {
+    "/v1/graph/authority": {
         parameters: {
             query?: never;
             header?: never;
@@ -414,7 +414,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/learning": {
+    "/v1/learning": {
         parameters: {
             query?: never;
             header?: never;
@@ -434,7 +434,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/learning/lift": {
+    "/v1/learning/lift": {
         parameters: {
             query?: never;
             header?: never;
@@ -454,7 +454,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/maintenance": {
+    "/v1/maintenance": {
         parameters: {
             query?: never;
             header?: never;
@@ -478,7 +478,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/regions": {
+    "/v1/regions": {
         parameters: {
             query?: never;
             header?: never;
@@ -498,7 +498,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces/freeze": {
+    "/v1/namespaces/freeze": {
         parameters: {
             query?: never;
             header?: never;
@@ -518,7 +518,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/namespaces/unfreeze": {
+    "/v1/namespaces/unfreeze": {
         parameters: {
             query?: never;
             header?: never;
@@ -538,7 +538,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/snapshots": {
+    "/v1/snapshots": {
         parameters: {
             query?: never;
             header?: never;
@@ -562,7 +562,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/snapshots/restore": {
+    "/v1/snapshots/restore": {
         parameters: {
             query?: never;
             header?: never;
@@ -615,7 +615,7 @@ export interface components {
              * @default constitutional
              * @enum {string}
              */
-            authority: "overlay" | "canonical" | "constitutional";
+            authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
          * ChangeList
@@ -634,40 +634,40 @@ export interface components {
              * @description A question that it answers.
              * @default null
              */
-            query: string | null;
+            query?: string | null;
             /** @default  */
-            title: string;
+            title?: string;
             /** @default [] */
-            related: string[];
+            related?: string[];
             /**
              * @description The same id replaces the note.
              * @default null
              */
-            id: string | null;
+            id?: string | null;
             /** @default null */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @description The turn that was wrong; without it, wrong and query, the last turn of the session or namespace.
              * @default null
              */
-            turn_id: string | null;
+            turn_id?: string | null;
             /**
              * @description The conversation that it comes from.
              * @default null
              */
-            session: string | null;
+            session?: string | null;
             /**
              * @description Wrong documents; null: the turn's best.
              * @default null
              */
-            wrong: string[] | null;
+            wrong?: string[] | null;
             /**
              * @default overlay
              * @enum {string}
              */
-            authority: "overlay" | "canonical" | "constitutional";
+            authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
          * Deleted
@@ -713,9 +713,9 @@ export interface components {
              * @description False when the documents are chunks already.
              * @default true
              */
-            split: boolean;
+            split?: boolean;
             /** @default null */
-            cleanup: ("incremental" | "full") | null;
+            cleanup?: ("incremental" | "full") | null;
         };
         /**
          * EdgeBody
@@ -730,12 +730,12 @@ export interface components {
              * @description taught, inhibits or a typed one; null: inhibits below 0, else taught.
              * @default null
              */
-            kind: string | null;
+            kind?: string | null;
             /**
              * @description The same id again changes nothing.
              * @default null
              */
-            edge_id: string | null;
+            edge_id?: string | null;
         };
         /**
          * EdgePage
@@ -752,21 +752,6 @@ export interface components {
             next_offset: number | null;
         };
         /**
-         * ErrorAnswer
-         * @description The answer to a request that failed.
-         */
-        ErrorAnswer: {
-            error: components["schemas"]["ErrorDetail"];
-        };
-        /**
-         * ErrorDetail
-         * @description Reason of an error.
-         */
-        ErrorDetail: {
-            type: string;
-            message: string;
-        };
-        /**
          * FeedbackBody
          * @description Feedback on a turn.
          */
@@ -775,46 +760,41 @@ export interface components {
              * @description The turn; without one, the last turn of the session or namespace.
              * @default null
              */
-            turn_id: string | null;
+            turn_id?: string | null;
             /** @description From -1 (failure) to 1 (success); or true, false, "up" or "down". */
             outcome: number | boolean | string;
             /** @default null */
-            used: string[] | null;
+            used?: string[] | null;
             /** @default null */
-            unused: string[] | null;
+            unused?: string[] | null;
             /** @default null */
-            relevant: string[] | null;
+            relevant?: string[] | null;
             /** @default null */
-            irrelevant: string[] | null;
+            irrelevant?: string[] | null;
             /** @default null */
-            answer: string | null;
+            answer?: string | null;
             /**
              * @description What would have been right.
              * @default null
              */
-            correction: string | null;
+            correction?: string | null;
             /**
              * @default human
              * @enum {string}
              */
-            source: "human" | "self" | "harvested" | "teacher";
+            source?: "human" | "self" | "harvested" | "teacher";
             /**
              * @description The same id again, with other content, replaces the former.
              * @default null
              */
-            feedback_id: string | null;
+            feedback_id?: string | null;
             /** @default null */
-            user: string | null;
+            user?: string | null;
             /**
              * @description The conversation that it comes from.
              * @default null
              */
-            session: string | null;
-            /**
-             * @description False answers with the receipt of refused feedback.
-             * @default true
-             */
-            strict: boolean;
+            session?: string | null;
         };
         /**
          * FeedbackList
@@ -907,12 +887,12 @@ export interface components {
         GivenDocument: {
             text: string;
             /** @default null */
-            id: string | null;
+            id?: string | null;
             /**
              * @description Such as title and source.
              * @default {}
              */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             };
         };
@@ -1031,7 +1011,7 @@ export interface components {
              *       "compact"
              *     ]
              */
-            steps: string[];
+            steps?: string[];
         };
         /**
          * MaintenanceReport
@@ -1175,9 +1155,9 @@ export interface components {
          * @description A region on the map.
          */
         PlacedRegion: {
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             region: string;
-            /** @description Of its hub. */
+            /** @description Id and title of its hub. */
             title: string;
             /** @description Number of chunks in it; an estimate in a corpus of more than 10,000. */
             size: number;
@@ -1193,6 +1173,28 @@ export interface components {
             actions: components["schemas"]["ActionScore"][];
             /** @description Next regions, likeliest first; the shares include steps that ended there. */
             next_regions: components["schemas"]["NextRegion"][];
+        };
+        /**
+         * Problem
+         * @description The answer to a request that failed, as RFC 9457 has it.
+         */
+        Problem: {
+            /** @description Address of a page that says what kind of error it is. */
+            type: string;
+            /** @description The kind in words. */
+            title: string;
+            status: number;
+            /** @description One sentence: what is wrong, and what to do. */
+            detail: string;
+            /** @description Path of the request. */
+            instance: string;
+            /** @description Its X-Request-Id, which the log names too. */
+            request_id: string;
+            /**
+             * @description That of refused feedback.
+             * @default null
+             */
+            receipt?: components["schemas"]["Receipt"] | null;
         };
         /**
          * QueryAnswer
@@ -1216,79 +1218,79 @@ export interface components {
              * @description Documents to return.
              * @default 4
              */
-            k: number;
+            k?: number;
             /**
              * @description Condition on metadata, in the language of the vector store.
              * @default null
              */
-            filter: {
+            filter?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @description Nodes suggested as entries of the walk.
              * @default null
              */
-            seed_ids: string[] | null;
+            seed_ids?: string[] | null;
             /** @default null */
-            boost_tags: string[] | null;
+            boost_tags?: string[] | null;
             /** @default false */
-            explore: boolean | number;
+            explore?: boolean | number;
             /**
              * @description Exactly k documents; false for confident ones only.
              * @default true
              */
-            fill: boolean;
+            fill?: boolean;
             /**
              * @description Least probability, from 0 to 1.
              * @default null
              */
-            min_score: number | null;
+            min_score?: number | null;
             /** @default false */
-            one_per_document: boolean;
+            one_per_document?: boolean;
             /**
              * @description Walk only where the filter allows.
              * @default false
              */
-            confined: boolean;
+            confined?: boolean;
             /** @default null */
-            max_tokens: number | null;
+            max_tokens?: number | null;
             /**
              * @description Half-life of a document, in days.
              * @default null
              */
-            recency: number | null;
+            recency?: number | null;
             /**
              * @description Only what was valid then, such as 2024-05-31.
              * @default null
              */
-            as_of: string | null;
+            as_of?: string | null;
             /** @default null */
-            task_type: string | null;
+            task_type?: string | null;
             /**
              * @description The conversation that asks.
              * @default null
              */
-            session: string | null;
+            session?: string | null;
             /**
              * @description Arm of an A/B trial, as trial:arm.
              * @default null
              */
-            arm: string | null;
+            arm?: string | null;
             /**
              * @description Run of the host, which names the turn as well.
              * @default null
              */
-            run_id: string | null;
+            run_id?: string | null;
             /**
              * @description The only nodes to rank.
              * @default null
              */
-            candidate_ids: string[] | null;
+            candidate_ids?: string[] | null;
             /**
              * @description Whether feedback can refer to the turn.
              * @default true
              */
-            record: boolean;
+            record?: boolean;
         };
         /**
          * Readiness
@@ -1355,7 +1357,7 @@ export interface components {
              * @description Documents to return.
              * @default 4
              */
-            k: number;
+            k?: number;
         };
         /**
          * Session
@@ -1395,7 +1397,7 @@ export interface components {
              * @description Unique within the namespace.
              * @default null
              */
-            name: string | null;
+            name?: string | null;
         };
         /**
          * SnapshotList
@@ -1463,27 +1465,27 @@ export interface components {
              * @description A question that it answers.
              * @default null
              */
-            query: string | null;
+            query?: string | null;
             /** @default  */
-            title: string;
+            title?: string;
             /** @default [] */
-            related: string[];
+            related?: string[];
             /**
              * @description The same id replaces the note.
              * @default null
              */
-            id: string | null;
+            id?: string | null;
             /** @default null */
-            metadata: {
+            metadata?: {
                 [key: string]: unknown;
             } | null;
             /**
              * @default teaching
              * @enum {string}
              */
-            kind: "teaching" | "directive";
+            kind?: "teaching" | "directive";
             /** @default null */
-            authority: ("overlay" | "canonical" | "constitutional") | null;
+            authority?: ("overlay" | "canonical" | "constitutional") | null;
         };
         /**
          * TierCounts
@@ -1550,9 +1552,9 @@ export interface components {
          */
         UndoBody: {
             /** @default null */
-            feedback_id: string | null;
+            feedback_id?: string | null;
             /** @default null */
-            turn_id: string | null;
+            turn_id?: string | null;
         };
         /**
          * WeighedEdge
@@ -1620,7 +1622,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The token is missing, unknown or expired. */
@@ -1629,7 +1631,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The token does not grant this. */
@@ -1638,7 +1640,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description It does not exist. */
@@ -1647,7 +1649,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The path has no such method. */
@@ -1656,7 +1658,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body did not come in time. */
@@ -1665,16 +1667,16 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The store is locked, or the same data was changed at the same time. */
+        /** @description The store is locked, or another change or verdict stands against it. */
         Error409: {
             headers: {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body is too large. */
@@ -1683,7 +1685,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The body is not JSON. */
@@ -1692,7 +1694,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The server failed. */
@@ -1701,7 +1703,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description A store or the server is not available now; try again later. */
@@ -1710,7 +1712,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description There was no answer in time. */
@@ -1719,7 +1721,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["ErrorAnswer"];
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
     };
@@ -1860,7 +1862,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryAnswer"];
-                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["Error400"];

@@ -86,26 +86,6 @@ def test_every_command_of_the_file_names_what_exists():
 
 
 @pytest.mark.parametrize(
-    ("data", "embedder", "measure"),
-    [
-        ("manuals", "minilm", "recall@5"),
-        ("policyqa", "minilm", "ndcg@10"),
-        ("xquad_de-e5", "e5", "recall@1"),
-        ("cosqa", "minilm", "recall@5"),
-        ("sqlite", "minilm", "recall@5"),
-    ],
-)
-def test_what_two_runs_measured_is_equal(data, embedder, measure):
-    """The rows of the README, and the same sets beside plain search."""
-    runs = read_figures()
-    beside = f"no-harm/{data.removesuffix('-e5')}/{embedder}/{measure}"
-    cold = look_up(f"{data}/methods/cold/{measure}", runs)
-    plain = look_up(f"{data}/methods/dense/{measure} /methods/hybrid/{measure}", runs)
-    assert look_up(f"{beside}/cold", runs) == pytest.approx(cold, abs=0.0005)
-    assert look_up(f"{beside}/best*", runs) == pytest.approx([max(plain)], abs=0.0005)
-
-
-@pytest.mark.parametrize(
     ("places", "old", "new"),
     [
         ("set/methods/cold/full@5", ".9", ".9"),

@@ -329,7 +329,7 @@ def test_without_a_turn_there_is_nothing_to_judge(memory):
     unseen = memory.record(Feedback(None, 1.0, namespace="unseen"))
     assert (unseen.status, unseen.reason) == ("refused", "no_turn")
     assert "namespace 'unseen' has no turn within 900 seconds before" in unseen.note
-    assert "LearningSettings.window_seconds" in unseen.note
+    assert "learning.window_seconds" in unseen.note
     assert "give the turn id" in unseen.note
     own = CrabPathRetriever(memory=memory, namespace="grace")  # means its own namespace
     own.invoke(QUESTION)

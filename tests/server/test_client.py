@@ -188,6 +188,7 @@ def test_documents_are_added_read_and_forgotten(served, memory):
         served.add_documents(pages, ids=["a", "b"])
 
 
+@pytest.mark.slow
 def test_many_documents_are_sent_in_parts(served, memory):
     pages = [Document(f"{n} " + "word " * 10_000, id=f"p{n}") for n in range(200)]
     report = served.memory.add_documents(pages, split=False)
@@ -301,7 +302,7 @@ def test_a_token_follows_no_redirect_to_another_server(memory, serve):
         return Response()
 
     other = serve(Starlette(routes=[Route("/{path:path}", see)]))
-    moved = Route("/{path:path}", lambda _: RedirectResponse(f"{other}/session", 307))
+    moved = Route("/{path:path}", lambda _: RedirectResponse(f"{other}/v1/session", 307))
     with pytest.raises(ServiceError):
         CrabPathRetriever.connect(serve(Starlette(routes=[moved])), token="x" * 43)
     assert seen == []
@@ -315,12 +316,14 @@ class Failing(httpx.HTTPTransport):
         self.left, self.sent = failures, 0
 
     def handle_request(self, request):
-        if request.url.path == "/session":
+        if request.url.path == "/v1/session":
             return super().handle_request(request)
         self.sent += 1
         if self.left:
             self.left -= 1
-            return httpx.Response(503, json={"error": {"type": "ServiceError", "message": "busy"}})
+            return httpx.Response(
+                503, json={"type": "#serviceerror", "status": 503, "detail": "busy"}
+            )
         return super().handle_request(request)
 
 

@@ -80,11 +80,11 @@ def test_a_server_with_tokens_from_start_to_end(cli, start, until_ready, tmp_pat
     process, url, said = start("memory", "--tokens", "t.json", "--host", "127.0.0.1")
     assert "with a token" in said
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
-        assert client.get("/session").json()["namespace"] == "ann"
-        assert client.get("/sources").json()["sources"]["sky.md"] == 1
+        assert client.get("/v1/session").json()["namespace"] == "ann"
+        assert client.get("/v1/sources").json()["sources"]["sky.md"] == 1
         assert until_ready(client).status_code == 200
         client.headers.pop("Authorization")
-        assert client.get("/session").status_code == 401
+        assert client.get("/v1/session").status_code == 401
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) in (0, -signal.SIGTERM)
 
@@ -94,7 +94,7 @@ def test_a_server_without_tokens_says_whom_it_serves(memory, start):
     memory.close()
     process, url, said = start("memory")
     assert "this machine" in said
-    assert httpx.get(f"{url}/session").json()["namespaces"] == ["*"]
+    assert httpx.get(f"{url}/v1/session").json()["namespaces"] == ["*"]
     process.send_signal(signal.SIGINT)
     assert process.wait(30) in (0, -signal.SIGINT, 130)
 
@@ -109,7 +109,7 @@ def test_a_server_starts_among_questions(memory, start, tmp_path):
     ]
     process, url, _ = start("memory")
     assert [(q.communicate(timeout=180)[1], q.returncode) for q in questions] == [("", 0)] * 10
-    assert httpx.get(f"{url}/session").status_code == 200
+    assert httpx.get(f"{url}/v1/session").status_code == 200
     process.send_signal(signal.SIGTERM)
     process.wait(30)
 
@@ -133,7 +133,7 @@ def test_a_server_waits_for_a_process_that_is_nearly_done(memory, start, tmp_pat
     _, url, said = start("memory", port=place[1], on_line=see)
     assert "waiting for it up to 10 s" in " ".join(said.split())
     assert tried == [errno.ECONNREFUSED]
-    assert httpx.get(f"{url}/session").status_code == 200
+    assert httpx.get(f"{url}/v1/session").status_code == 200
 
 
 @pytest.mark.slow

@@ -258,12 +258,12 @@ def test_turns_come_as_they_are_asked_and_take_corrections(page, base, memory, n
     panel = view(page, "Turns")
     expect(panel.get_by_text("No turn yet")).to_be_visible()
     headers = {"CrabPath-Namespace": namespace}
-    asked = httpx.post(f"{base}/query", json={"text": QUESTION, "k": 5}, headers=headers)
+    asked = httpx.post(f"{base}/v1/query", json={"text": QUESTION, "k": 5}, headers=headers)
     assert asked.status_code == 200
     link = panel.get_by_role("link", name=re.compile("Big Stone Gap"))
     expect(link).to_be_visible(timeout=10_000)
     link.focus()
-    httpx.post(f"{base}/query", json={"text": "Who is Ed Wood?"}, headers=headers)
+    httpx.post(f"{base}/v1/query", json={"text": "Who is Ed Wood?"}, headers=headers)
     expect(panel.get_by_role("link", name="Who is Ed Wood?")).to_be_visible(timeout=10_000)
     expect(link).to_be_focused()
     link.click()

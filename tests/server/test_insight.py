@@ -16,9 +16,9 @@ LOCAL = "http://127.0.0.1"
 VECTORS = DeterministicFakeEmbedding(size=16)
 CONFIDED = "Bob's safe opens with 7351"
 READS = (
-    *("/namespaces", "/learning", "/regions", "/turns", "/notes", "/feedback"),
-    *("/graph/neighbors?node=d5", "/graph/neighbors?node=d5&direction=in&kind=taught"),
-    *("/graph/changes?source=d5", "/graph/changes?target=d5", "/snapshots"),
+    *("/v1/namespaces", "/v1/learning", "/v1/regions", "/v1/turns", "/v1/notes", "/v1/feedback"),
+    *("/v1/graph/neighbors?node=d5", "/v1/graph/neighbors?node=d5&direction=in&kind=taught"),
+    *("/v1/graph/changes?source=d5", "/v1/graph/changes?target=d5", "/v1/snapshots"),
 )
 
 
@@ -84,8 +84,8 @@ def post(client, path, **body):
 
 def test_a_turn_with_the_weights_that_its_feedback_moved(app, memory):
     ann, moved = app("ann"), []
-    for summary in get(ann, "/turns")["turns"]:
-        turn = get(ann, f"/turns/{summary['id']}")
+    for summary in get(ann, "/v1/turns")["turns"]:
+        turn = get(ann, f"/v1/turns/{summary['id']}")
         named = {seed["node"] for seed in turn["turn"]["seeds"]} | set(turn["turn"]["visited"])
         assert named <= turn["titles"].keys()
         assert all(title == f"Page {node[1:]}" for node, title in turn["titles"].items())
@@ -97,14 +97,15 @@ def test_a_turn_with_the_weights_that_its_feedback_moved(app, memory):
         assert [reason["id"] for reason in turn["documents"]] == summary["documents"]
     assert all(change["before"] != change["after"] for change in moved)
     newest = max(moved, key=lambda change: change["at"])
-    post(ann, "/undo", feedback_id=newest["feedback_id"])
+    post(ann, "/v1/undo", feedback_id=newest["feedback_id"])
     feedback = memory.learning.feedback(namespace="ann", limit=1000)
     turn_id = next(f.turn_id for f in feedback if f.feedback_id == newest["feedback_id"])
-    undone = get(ann, f"/turns/{turn_id}")
+    undone = get(ann, f"/v1/turns/{turn_id}")
     assert [given["status"] for given in undone["feedback"]] == ["undone"]
     assert undone["changes"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_one_namespace_is_told_nothing_of_another(app, memory):
     """Neither texts, ids, names nor users; nor does the number of its edges change an answer."""
@@ -114,37 +115,37 @@ def test_one_namespace_is_told_nothing_of_another(app, memory):
         answer = ann.get(path)
         assert answer.status_code == 200
         assert not [text for text in of_bob if text in answer.text], path
-    assert "bobs-note" in bob.get("/graph/neighbors?node=d5").text
-    assert CONFIDED in bob.get("/notes").text
-    last = get(bob, "/turns")["turns"][0]["id"]
+    assert "bobs-note" in bob.get("/v1/graph/neighbors?node=d5").text
+    assert CONFIDED in bob.get("/v1/notes").text
+    last = get(bob, "/v1/turns")["turns"][0]["id"]
     hidden = [
-        f"/turns/{last}",
-        "/graph/neighbors?node=bobs-note",
-        "/graph/changes?target=bobs-note",
+        f"/v1/turns/{last}",
+        "/v1/graph/neighbors?node=bobs-note",
+        "/v1/graph/changes?target=bobs-note",
     ]
     for path in hidden:
         assert ann.get(path).status_code == 404
         assert bob.get(path).status_code == 200
-    assert get(ann, f"/feedback?turn_id={last}")["feedback"] == []
-    fresh = get(app("*"), "/graph/neighbors?node=d5", headers={"CrabPath-Namespace": "new"})
+    assert get(ann, f"/v1/feedback?turn_id={last}")["feedback"] == []
+    fresh = get(app("*"), "/v1/graph/neighbors?node=d5", headers={"CrabPath-Namespace": "new"})
     assert not any(edge["prior"] == 0 for edge in fresh["edges"])
     assert fresh["total"] == len(fresh["edges"])
-    refused = ann.get("/learning", headers={"CrabPath-Namespace": "bob"})
+    refused = ann.get("/v1/learning", headers={"CrabPath-Namespace": "bob"})
     assert refused.status_code == 403
     body = {"source": "d5", "target": "bobs-note", "weight": 0.5}
-    assert ann.post("/graph/edges", json=body).status_code == 404
-    assert ann.post("/graph/authority", json={"ids": ["bobs-note"]}).status_code == 404
+    assert ann.post("/v1/graph/edges", json=body).status_code == 404
+    assert ann.post("/v1/graph/authority", json={"ids": ["bobs-note"]}).status_code == 404
     snapshot = memory.namespaces.snapshot("bob", "monday")
-    assert ann.post("/snapshots/restore", json={"snapshot": snapshot}).status_code == 404
-    assert [one["name"] for one in get(ann, "/namespaces")["namespaces"]] == ["ann"]
-    everyone = get(app("*"), "/namespaces")["namespaces"]
+    assert ann.post("/v1/snapshots/restore", json={"snapshot": snapshot}).status_code == 404
+    assert [one["name"] for one in get(ann, "/v1/namespaces")["namespaces"]] == ["ann"]
+    everyone = get(app("*"), "/v1/namespaces")["namespaces"]
     assert [one["name"] for one in everyone] == ["ann", "bob"]
-    assert get(app("*"), "/namespaces?limit=1&after=ann")["namespaces"] == everyone[1:]
+    assert get(app("*"), "/v1/namespaces?limit=1&after=ann")["namespaces"] == everyone[1:]
 
 
 def test_learning_over_time(app, memory):
     ann = app("ann")
-    report = get(ann, "/learning")
+    report = get(ann, "/v1/learning")
     assert sum(bucket["feedback"] for bucket in report["success"]) == 20
     assert sum(b["outcome"] * b["feedback"] for b in report["success"]) == pytest.approx(10)
     times = [time for b in report["success"] for time in (b["since"], b["until"])]
@@ -155,12 +156,12 @@ def test_learning_over_time(app, memory):
     assert len(report["tiers"]) == 1  # now; nothing was recorded by asking
     assert report["tiers"][0]["turn"] == 20
     memory.maintenance.health("ann")
-    assert len(get(ann, "/learning")["tiers"]) == 2
-    assert get(ann, "/learning/lift") == {"weeks": []}
+    assert len(get(ann, "/v1/learning")["tiers"]) == 2
+    assert get(ann, "/v1/learning/lift") == {"weeks": []}
     for number in range(2):
         turn = memory.retrieve(f"Page {number}?", namespace="ann").turn
         memory.record(turn.id, 1.0, relevant=[turn.returned[0].node])
-    (row,) = get(ann, "/learning/lift")["weeks"]
+    (row,) = get(ann, "/v1/learning/lift")["weeks"]
     assert (row["labels"], row["turns"], row["low"]) == ("relevant", 2, None)
     assert row["lift"] == pytest.approx(row["learned"] - row["frozen"], abs=2e-4)
     most, least = report["most_useful"], report["least_useful"]
@@ -171,28 +172,28 @@ def test_learning_over_time(app, memory):
 
 def test_connecting_inhibiting_and_anchoring(app):
     ann = app("ann")
-    first = post(ann, "/graph/edges", source="d5", target="d99", weight=0.9)
-    edges = get(ann, "/graph/neighbors?node=d5&tier=reflex")["edges"]
+    first = post(ann, "/v1/graph/edges", source="d5", target="d99", weight=0.9)
+    edges = get(ann, "/v1/graph/neighbors?node=d5&tier=reflex")["edges"]
     assert [(edge["target"], edge["kind"]) for edge in edges] == [("d99", "taught")]
-    post(ann, "/graph/edges", source="d5", target="d99", weight=-0.6)
-    page = get(ann, "/graph/neighbors?node=d5&tier=inhibitory&min_weight=0.5")
+    post(ann, "/v1/graph/edges", source="d5", target="d99", weight=-0.6)
+    page = get(ann, "/v1/graph/neighbors?node=d5&tier=inhibitory&min_weight=0.5")
     assert [(edge["kind"], edge["weight"]) for edge in page["edges"]] == [("inhibits", -0.6)]
-    changes = get(ann, "/graph/changes?source=d5&target=d99&kind=taught")["changes"]
+    changes = get(ann, "/v1/graph/changes?source=d5&target=d99&kind=taught")["changes"]
     assert [(c["before"], c["after"]) for c in changes] == [(0.9, 0.0), (0.0, 0.9)]
     assert changes[-1]["feedback_id"] == first["feedback_id"]
-    assert get(app("bob"), "/graph/changes?source=d5&target=d99")["changes"] == []
-    assert post(ann, "/graph/authority", ids=["d99"], authority="canonical") == {"nodes": 1}
-    assert get(ann, "/graph/neighbors?node=d99")["node"]["authority"] == "canonical"
+    assert get(app("bob"), "/v1/graph/changes?source=d5&target=d99")["changes"] == []
+    assert post(ann, "/v1/graph/authority", ids=["d99"], authority="canonical") == {"nodes": 1}
+    assert get(ann, "/v1/graph/neighbors?node=d99")["node"]["authority"] == "canonical"
     for body in ({"source": "d5", "target": "d5", "weight": 0.5}, {"source": "d5"}):
-        assert ann.post("/graph/edges", json=body).status_code == 400
+        assert ann.post("/v1/graph/edges", json=body).status_code == 400
     odd = {"source": "d5", "target": "d6", "weight": 0.5, "kind": "link"}
-    assert "unknown edge type" in ann.post("/graph/edges", json=odd).text
+    assert "unknown edge type" in ann.post("/v1/graph/edges", json=odd).text
     for query in ("tier=no", "kind=no", "min_weight=2", "limit=0", "offset=-1"):
-        assert ann.get(f"/graph/neighbors?node=d5&{query}").status_code == 400
+        assert ann.get(f"/v1/graph/neighbors?node=d5&{query}").status_code == 400
 
 
 def test_the_map_of_regions(app, memory):
-    found = get(app("ann"), "/regions")
+    found = get(app("ann"), "/v1/regions")
     assert found["level"] in found["levels"] == list(memory.regions.levels())
     hubs = [region["region"] for region in found["regions"]]
     assert len(hubs) == len(set(hubs)) > 1
@@ -205,52 +206,53 @@ def test_the_map_of_regions(app, memory):
         scores = [score.success for score in model.best_action(region["region"])]
         assert [action["success"] for action in region["actions"]] == pytest.approx(scores)
     assert len({(region["x"], region["y"]) for region in found["regions"]}) == len(hubs)
-    assert app("ann").get("/regions?level=60").status_code == 404
+    assert app("ann").get("/v1/regions?level=60").status_code == 404
 
 
 def test_a_memory_without_regions_has_an_empty_map():
     with CrabPath.open(embeddings=VECTORS) as small:
         client = TestClient(create_app(small), base_url=LOCAL)
-        assert get(client, "/regions") == {"level": None, "levels": [], "regions": []}
-        empty = get(client, "/learning")
+        assert get(client, "/v1/regions") == {"level": None, "levels": [], "regions": []}
+        empty = get(client, "/v1/learning")
         assert (empty["success"], empty["most_useful"]) == ([], [])
-        assert get(client, "/namespaces") == {"namespaces": []}
+        assert get(client, "/v1/namespaces") == {"namespaces": []}
 
 
+@pytest.mark.slow
 def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     ann, reader = app("ann"), app("reader")
     before = memory.info()
     everyone = app("*")
-    planned = get(everyone, "/maintenance")
+    planned = get(everyone, "/v1/maintenance")
     assert planned["dry_run"] is True
     assert memory.info() == before
     memory.store.apply(
         [make_change("advance_clock", "ann", exponent=9.0)]
     )  # much is learned, and fades
-    done = post(everyone, "/maintenance", steps=["fade", "prune"])
+    done = post(everyone, "/v1/maintenance", steps=["fade", "prune"])
     assert [step["step"] for step in done["steps"]] == ["fade", "prune"]
     assert done["run"]
-    assert everyone.post("/maintenance", json={"steps": ["no"]}).status_code == 400
+    assert everyone.post("/v1/maintenance", json={"steps": ["no"]}).status_code == 400
     for method in ("GET", "POST"):  # it would count and change what Bob has learned
-        refused = ann.request(method, "/maintenance", json={})
+        refused = ann.request(method, "/v1/maintenance", json={})
         assert refused.status_code == 403
         assert "grants '*'" in refused.text
-    kept = post(ann, "/snapshots", name="monday")
-    assert get(ann, "/snapshots")["snapshots"] == [kept]
-    assert get(app("bob"), "/snapshots")["snapshots"] == []
-    post(ann, "/graph/edges", source="d5", target="d99", weight=0.9)
-    assert post(ann, "/snapshots/restore", snapshot="monday")["id"] == kept["id"]
-    assert get(ann, "/graph/neighbors?node=d5&tier=reflex")["edges"] == []
-    assert ann.post("/namespaces/freeze").json() == {"namespace": "ann", "frozen": True}
-    refused = post(ann, "/graph/edges", source="d5", target="d99", weight=0.9)
+    kept = post(ann, "/v1/snapshots", name="monday")
+    assert get(ann, "/v1/snapshots")["snapshots"] == [kept]
+    assert get(app("bob"), "/v1/snapshots")["snapshots"] == []
+    post(ann, "/v1/graph/edges", source="d5", target="d99", weight=0.9)
+    assert post(ann, "/v1/snapshots/restore", snapshot="monday")["id"] == kept["id"]
+    assert get(ann, "/v1/graph/neighbors?node=d5&tier=reflex")["edges"] == []
+    assert ann.post("/v1/namespaces/freeze").json() == {"namespace": "ann", "frozen": True}
+    refused = post(ann, "/v1/graph/edges", source="d5", target="d99", weight=0.9)
     assert refused["status"] == "refused"
-    frozen = {one["name"]: one["frozen"] for one in get(app("*"), "/namespaces")["namespaces"]}
+    frozen = {one["name"]: one["frozen"] for one in get(app("*"), "/v1/namespaces")["namespaces"]}
     assert frozen == {"ann": True, "bob": False}
-    assert ann.post("/namespaces/unfreeze").json()["frozen"] is False
+    assert ann.post("/v1/namespaces/unfreeze").json()["frozen"] is False
     for method, path in (
-        *(("GET", path) for path in ("/maintenance", "/snapshots")),
-        *(("POST", f"/{path}") for path in ("maintenance", "snapshots", "graph/edges")),
-        *(("POST", f"/{path}") for path in ("namespaces/freeze", "graph/authority")),
+        *(("GET", path) for path in ("/v1/maintenance", "/v1/snapshots")),
+        *(("POST", f"/v1/{path}") for path in ("maintenance", "snapshots", "graph/edges")),
+        *(("POST", f"/v1/{path}") for path in ("namespaces/freeze", "graph/authority")),
     ):
         answer = reader.request(method, path, content=json.dumps({}))
         assert answer.status_code == 403, path

@@ -131,13 +131,13 @@ async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(m
     described = http.get("/openapi.json").json()
     tools = await list_tools(local)
     for name, model in (("teach", "TeachBody"), ("correct", "CorrectBody")):
-        assert f"/{name}" in described["paths"]
+        assert f"/v1/{name}" in described["paths"]
         body = bound(described["components"]["schemas"][model]["properties"])
         taken = bound(tools[name].input_schema["properties"])
         assert {**body, **taken} == body
     said = await call(local, "teach", text="The moon is grey.")
     assert memory.notes(namespace="ann")[0].id == said["id"]
-    assert said.keys() == http.post("/teach", json={"text": "The sun is hot."}).json().keys()
+    assert said.keys() == http.post("/v1/teach", json={"text": "The sun is hot."}).json().keys()
 
 
 async def test_search_and_fetch_have_the_shapes_that_chatgpt_wants(local):
@@ -273,6 +273,7 @@ async def test_hostile_texts_stay_data(local):
     assert [r["title"] for r in found["results"] if r["id"] == "hostile"] == ['"}]}\x1b[2J']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "given", "sentence"),
     [
@@ -364,6 +365,7 @@ def test_a_program_that_leaves_while_the_embedder_loads_ends_the_server_in_order
     assert (ended.stderr, ended.stdout, ended.returncode) == ("loaded\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rights", "tools"),
     [
@@ -396,6 +398,7 @@ async def test_a_token_shows_the_tools_that_it_grants(memory, serve, tokens, rig
     assert memory.info()["nodes"] == 3
 
 
+@pytest.mark.slow
 async def test_a_token_sees_its_namespaces_alone(memory, serve, tokens):
     two = tokens("read", "write", namespaces=["ann", "eve"])
     other = tokens("read", "feedback", "write", namespaces=["bob"])
@@ -435,6 +438,7 @@ def test_without_a_token_that_counts_nothing_is_answered(memory, serve, tokens):
     assert httpx.get(f"{url}/mcp", headers=sent).status_code == 405
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -48,8 +48,8 @@ def test_prometheus_reads_what_was_asked_and_said(memory, connect):
     """Requests count as other queries do; what waits is looked up at each reading."""
     client = connect(create_app(memory))
     before = read_samples(client)
-    asked = client.post("/query", json={"text": "One?"}).json()
-    client.post("/feedback", json={"turn_id": asked["turn_id"], "outcome": 1.0})
+    asked = client.post("/v1/query", json={"text": "One?"}).json()
+    client.post("/v1/feedback", json={"turn_id": asked["turn_id"], "outcome": 1.0})
     memory.retrieve("Two?", namespace="ann-the-customer")
     after = read_samples(client)
     answer = client.get("/metrics")
@@ -74,7 +74,7 @@ def test_applications_of_one_process_count_together(memory, connect):
     one, other = connect(create_app(memory)), connect(create_app(memory))
     memory.retrieve("One?")
     before = read_samples(other)["crabpath_queries_total",]
-    one.post("/query", json={"text": "One?"})
+    one.post("/v1/query", json={"text": "One?"})
     with ThreadPoolExecutor(8) as threads:
         read = list(threads.map(lambda _: read_samples(other), range(24)))
     assert {samples["crabpath_queries_total",] for samples in read} == {before + 1}

@@ -117,7 +117,7 @@ def test_a_server_that_ends_answers_what_has_come(command, until_ready):
             url = f"http://127.0.0.1:{place[1]}"
 
             def ask():
-                answers.append(httpx.post(f"{url}/query", json={"text": "slow"}, timeout=30))
+                answers.append(httpx.post(f"{url}/v1/query", json={"text": "slow"}, timeout=30))
 
             with httpx.Client(base_url=url) as client, httpx.Client(base_url=url) as idle:
                 assert until_ready(client).status_code == 200
@@ -133,7 +133,7 @@ def test_a_server_that_ends_answers_what_has_come(command, until_ready):
                 assert ending.json() == {"ready": False, "reason": "the server is ending"}
                 assert ending.headers["connection"] == "close"
                 for asked in (client, idle):  # a new connection, and an old one
-                    answer = asked.post("/query", json={"text": "sky"})
+                    answer = asked.post("/v1/query", json={"text": "sky"})
                     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
                 asking.join()
             assert [answer.status_code for answer in answers] == [200]
@@ -157,11 +157,11 @@ def test_a_server_that_ends_gives_up_what_takes_too_long(command, until_ready):
         client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{place[1]}"))
         assert until_ready(client).status_code == 200
         half = [stack.enter_context(socket.create_connection(place)) for _ in range(20)]
-        head = "POST /query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         for connection in half:
             connection.sendall(f'{head}Content-Length: 99\r\n\r\n{{"text": '.encode())
         asked = stack.enter_context(ThreadPoolExecutor(1)).submit(
-            client.post, "/query", json={"text": "slower"}, timeout=30
+            client.post, "/v1/query", json={"text": "slower"}, timeout=30
         )
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGTERM)
@@ -171,6 +171,6 @@ def test_a_server_that_ends_gives_up_what_takes_too_long(command, until_ready):
             assert connection.recv(1) == b""
         assert time.monotonic() - begun < 10
         assert asked.result().status_code == 503
-        assert "the server ends" in asked.result().json()["error"]["message"]
+        assert "the server ends" in asked.result().json()["detail"]
         assert process.wait(20) == 0
         assert "Traceback" not in process.stderr.read()

@@ -29,21 +29,34 @@ def memory(tmp_path):
 
 
 def test_no_answer_names_a_place_of_the_server(client):
-    answer = client.post("/query", json={"text": "sky", "k": 2}).json()
+    answer = client.post("/v1/query", json={"text": "sky", "k": 2}).json()
     turn, ids = answer["turn_id"], [found["id"] for found in answer["documents"]]
-    client.post("/feedback", json={"turn_id": turn, "outcome": 1, "used": [GUIDE]})
+    client.post("/v1/feedback", json={"turn_id": turn, "outcome": 1, "used": [GUIDE]})
     search = {"text": "sky", "k": 2}
     events = {"Accept": "text/event-stream"}
     said = [
-        client.post("/query", json=search).text,
-        client.post("/query", json=search, headers=events).text,
-        client.post("/search", json=search).text,
-        client.request("DELETE", "/documents", params={"source": "none.md"}).text,
-        client.post("/teach", json={"text": "x", "related": [GUIDE, "none"]}).text,
+        client.post("/v1/query", json=search).text,
+        client.post("/v1/query", json=search, headers=events).text,
+        client.post("/v1/search", json=search).text,
+        client.request("DELETE", "/v1/documents", params={"source": "none.md"}).text,
+        client.post("/v1/teach", json={"text": "x", "related": [GUIDE, "none"]}).text,
     ]
-    paths = ["/documents", f"/documents/{GUIDE}", f"/documents/{ids[0]}", "/sources", "/turns"]
-    paths += ["/notes", "/feedback", "/learning", f"/turns/{turn}", "/ready", "/openapi.json"]
-    paths += [f"/graph/neighbors?node={ids[0]}", "/metrics", "/session", "/regions"]
+    paths = [
+        "/v1/documents",
+        f"/v1/documents/{GUIDE}",
+        f"/v1/documents/{ids[0]}",
+        "/v1/sources",
+        "/v1/turns",
+    ]
+    paths += [
+        "/v1/notes",
+        "/v1/feedback",
+        "/v1/learning",
+        f"/v1/turns/{turn}",
+        "/ready",
+        "/openapi.json",
+    ]
+    paths += [f"/v1/graph/neighbors?node={ids[0]}", "/metrics", "/v1/session", "/v1/regions"]
     said += [client.get(path).text for path in paths]
     for name, arguments in (
         ("search", {"query": "sky"}),
@@ -71,22 +84,22 @@ def call_tool(client, name, arguments):
 
 
 def test_what_is_shown_finds_filters_and_deletes(client):
-    assert client.get("/sources").json()["sources"] == {GUIDE: 1, SKY: 1}
-    assert client.get("/sources", params={"after": GUIDE}).json()["sources"] == {SKY: 1}
-    assert client.get("/sources", params={"under": "guide/"}).json()["sources"] == {GUIDE: 1}
-    assert len(client.get("/documents", params={"source": SKY}).json()["documents"]) == 1
+    assert client.get("/v1/sources").json()["sources"] == {GUIDE: 1, SKY: 1}
+    assert client.get("/v1/sources", params={"after": GUIDE}).json()["sources"] == {SKY: 1}
+    assert client.get("/v1/sources", params={"under": "guide/"}).json()["sources"] == {GUIDE: 1}
+    assert len(client.get("/v1/documents", params={"source": SKY}).json()["documents"]) == 1
     for condition in (SKY, {"$in": [SKY, "other"]}, {"$ne": GUIDE}):
         both = {"$and": [{"source": condition}, {"source": {"$ne": "x"}}]}
         for wanted in ({"source": condition}, both):
             body = {"text": "deploy", "k": 2, "filter": wanted}
-            found = client.post("/query", json=body).json()["documents"]
+            found = client.post("/v1/query", json=body).json()["documents"]
             assert [item["metadata"]["source"] for item in found] == [SKY], wanted
     assert call_tool(client, "fetch", {"id": GUIDE})["structuredContent"]["id"] == GUIDE
-    assert client.request("DELETE", "/documents", params={"source": SKY}).json()["deleted"] == 1
+    assert client.request("DELETE", "/v1/documents", params={"source": SKY}).json()["deleted"] == 1
     time.sleep(1.1)  # the names of sources are read again: guide/ is common to all that is left
-    assert client.get("/sources").json()["sources"] == {"deploy.md": 1}
-    assert client.delete(f"/documents/{GUIDE}").json()["deleted"] == 1
-    assert client.get("/sources").json()["sources"] == {}
+    assert client.get("/v1/sources").json()["sources"] == {"deploy.md": 1}
+    assert client.delete(f"/v1/documents/{GUIDE}").json()["deleted"] == 1
+    assert client.get("/v1/sources").json()["sources"] == {}
 
 
 def test_what_is_shown_can_be_judged_corrected_and_related(memory, client, tmp_path):
@@ -105,7 +118,7 @@ def test_what_is_shown_can_be_judged_corrected_and_related(memory, client, tmp_p
         ("teach", {"text": "Rivers are wet.", "related": ["river"]}),
         ("query", {"text": "rivers", "candidate_ids": ["river"]}),
     ):
-        assert client.post(f"/{name}", json=body).status_code == 200, name
+        assert client.post(f"/v1/{name}", json=body).status_code == 200, name
     assert not call_tool(client, "correct", {"text": "They run.", "wrong": ["river"]})["isError"]
     failed = call_tool(client, "fetch", {"id": f"{place}s"})
     assert failed["isError"]
@@ -131,4 +144,4 @@ def test_relative_and_foreign_sources_stay_as_they_are(tmp_path):
     with CrabPath.open(tmp_path / "other", embeddings=embeddings) as memory:
         memory.add_documents(documents, progress=None)
         client = TestClient(create_app(memory), base_url="http://127.0.0.1")
-        assert sorted(client.get("/sources").json()["sources"]) == sorted(names)
+        assert sorted(client.get("/v1/sources").json()["sources"]) == sorted(names)

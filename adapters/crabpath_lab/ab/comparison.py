@@ -232,7 +232,7 @@ def _decide_by_comparison(
 
 
 def format_fail_reason(state: TrialState) -> str:
-    """Describe the fail rule of a trial."""
+    """Format the fail rule of a trial as the reason for its end."""
     more = round(100 * (state.settings.fail_ratio - 1), 6)
     row = state.settings.fail_checkpoints
     return f"the treatment was corrected over {more:g} % more often at {row} checkpoints in a row"

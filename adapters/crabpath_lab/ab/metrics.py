@@ -144,7 +144,7 @@ def _is_by_person(one: TrialFeedback | None) -> bool:
 
 
 def _apply_feedback(turn: TrialTurn, one: TrialFeedback, times: Sequence[float]) -> TrialTurn:
-    """Add a feedback to its turn; ``times`` are those of all turns of its session."""
+    """Add a feedback to its turn; ``times`` are the times of all turns of its session."""
     said = one.payload
     if not (said.get("correction") or said["outcome"] < 0):
         return replace(turn, outcome=said["outcome"])
@@ -318,7 +318,7 @@ def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _count_known_bad(turns: Sequence[TrialTurn]) -> tuple[int, list[bool]]:
-    """Count repeats of corrected queries; for each blamed document, whether it was avoided."""
+    """Count repeats of corrected queries; also list, by blamed document, if it was avoided."""
     blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
     number, avoided = 0, []
     for turn in turns:

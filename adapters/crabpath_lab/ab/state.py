@@ -119,7 +119,7 @@ def is_worse(control: tuple[int, int], treatment: tuple[int, int], ratio: float)
 
 
 def has_failed(checkpoints: Sequence[TrialCheckpoint], row: int) -> bool:
-    """Whether all of the last ``row`` checkpoints were worse."""
+    """Whether each of the last ``row`` checkpoints was worse."""
     last = checkpoints[-row:]
     return len(last) == row and all(checkpoint.worse for checkpoint in last)
 
@@ -235,7 +235,7 @@ class TrialQueries(Queries):
         since: float,
         until: float,
     ) -> list[T]:
-        """Decoded records of the turns of a trial, created in ``(since, until]``, oldest first.
+        """Read decoded records of a trial's turns, created in ``(since, until]``, oldest first.
 
         Args:
             name: Name of the trial; turns with one of its arms are found in any namespace.
@@ -277,7 +277,7 @@ class TrialQueries(Queries):
         ]
 
     def characters(self, ids: Iterable[str]) -> dict[tuple[str | None, str], int]:
-        """Length of the contents of nodes in characters; deleted nodes are left out.
+        """Read lengths of contents of nodes in characters; deleted nodes are left out.
 
         By name of the namespace, which is None for documents, and id.
         """

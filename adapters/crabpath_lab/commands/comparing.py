@@ -112,7 +112,7 @@ def run_compare(  # noqa: PLR0913, PLR0917  options of a command
 
 
 def _show(text: str) -> None:
-    """Print on standard error: standard output is for the figures."""
+    """Print a text on standard error: standard output is for the figures."""
     typer.echo(to_printable(text), err=True)
 
 
@@ -142,7 +142,7 @@ def _judge_on_page(
 def _list_doubts(
     asked: Sequence[AskedQuestion], kept: Judgements, given: int, k: int
 ) -> Iterator[str]:
-    """Sentences on what makes the figures less than they seem."""
+    """Yield sentences on why the figures may say less than they seem to."""
     if failed := given - len(asked):
         yield f"{failed} of {given} questions could not be asked: a retriever failed, see above."
     if asked and not any({*q.answers["present"]} & {*q.answers["memory"]} for q in asked):
@@ -164,7 +164,7 @@ def _list_doubts(
 
 
 def _list_differing(asked: Sequence[AskedQuestion]) -> list[AskedQuestion]:
-    """The five questions whose answers have the fewest documents in common."""
+    """List the five questions whose answers have the fewest documents in common."""
     shared = [len({*q.answers["present"]} & {*q.answers["memory"]}) for q in asked]
     order = sorted(range(len(asked)), key=shared.__getitem__)
     differing = [asked[i] for i in order if len(asked[i].pool) > shared[i]]
@@ -172,7 +172,7 @@ def _list_differing(asked: Sequence[AskedQuestion]) -> list[AskedQuestion]:
 
 
 def _show_difference(question: AskedQuestion) -> Iterator[str]:
-    """A question, and the documents that only one of both found."""
+    """Yield a question, and the documents that only one of both systems found."""
     yield escape(to_printable(f"\n{question.text}"))
     for system, other in (SYSTEMS, SYSTEMS[::-1]):
         only = {*question.answers[system]} - {*question.answers[other]}
@@ -185,7 +185,7 @@ def _show_difference(question: AskedQuestion) -> Iterator[str]:
 
 
 def describe_differences(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
-    """How the answers differ without any judgement: overlap, and median time of both."""
+    """Describe how the answers differ without any judgement: overlap, and median times."""
     both = [[set(question.answers[system]) for system in SYSTEMS] for question in asked]
     return {
         "same_documents": sum(present == memory for present, memory in both),

@@ -54,13 +54,13 @@ class AskedQuestion:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """The systems on the left and on the right, by a hash of the question."""
+        """Systems whose lists are on the left and on the right, by a hash of the question."""
         first = sha256(self.text.encode(errors="replace")).digest()[0] % 2
         return SYSTEMS[first], SYSTEMS[1 - first]
 
 
 def read_questions(path: Path) -> list[str]:
-    """Questions of a text file, one a line; blank lines and repeated questions are left out.
+    """Read the questions of a text file, one a line; blank and repeated lines are left out.
 
     Raises:
         InvalidInputError: The file cannot be read, holds no question, or too many or too long ones.
@@ -88,7 +88,7 @@ def read_questions(path: Path) -> list[str]:
 
 
 def _decode(raw: bytes) -> str:
-    """Text of a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
+    """Decode a file in UTF-8, UTF-16 with its mark, or else Latin-1."""
     try:
         return decode_text(raw)
     except InvalidInputError:
@@ -151,7 +151,7 @@ def _ask(text: str, searches: Mapping[str, Search], k: int) -> AskedQuestion:
 
 
 def _search(name: str, search: Search, text: str, k: int) -> list[Document]:
-    """At most k documents with a text; those without one are no answer to anybody."""
+    """Search for at most k documents; those without a text are left out."""
     try:
         given = search(text, k)
     except CrabPathError:
@@ -173,5 +173,5 @@ def _search(name: str, search: Search, text: str, k: int) -> list[Document]:
 
 
 def make_key(document: Document) -> str:
-    """Key of a document: equal texts have equal keys."""
+    """Make a key that documents with equal texts share."""
     return sha256(" ".join(document.page_content.split()).encode(errors="replace")).hexdigest()[:16]

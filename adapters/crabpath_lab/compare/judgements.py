@@ -46,7 +46,7 @@ class QuestionJudgement:
 
 
 class Judgements:
-    """The judgements of a file. Each is durable before it is used."""
+    """The judgements of a file. Each is on disk before it is used."""
 
     def __init__(self, path: Path) -> None:
         """Read a file, which is made by the first judgement; it is readable by its owner only.
@@ -61,11 +61,11 @@ class Judgements:
             self._take(line)
 
     def label(self, question: AskedQuestion, key: str, *, answers: bool) -> None:
-        """Keep whether a document of the pool answers."""
+        """Keep whether a document of the pool answers a question."""
         self._add({"question": question.text, "key": key, "answers": answers})
 
     def prefer(self, question: AskedQuestion, better: str) -> None:
-        """Keep which list is better, a word of ``BETTER``."""
+        """Keep which list is better: ``better`` is a word of ``BETTER``."""
         self._add({"question": question.text, "better": better, "lists": _list_answers(question)})
 
     def finish(self, question: AskedQuestion, *, finished: bool = True) -> None:
@@ -74,7 +74,7 @@ class Judgements:
         self._add({"question": question.text, "finished": finished, "pool": seen})
 
     def get(self, question: AskedQuestion) -> QuestionJudgement:
-        """Judgement of a question as far as it is about these answers.
+        """Return the judgement of a question, as far as it is about these answers.
 
         A question whose pool has new documents is not finished, and a preference between other
         lists is none.
@@ -87,7 +87,7 @@ class Judgements:
         return replace(said, better=better, finished=finished)
 
     def count_reopened(self, questions: Iterable[AskedQuestion]) -> int:
-        """Number of questions that were finished with other answers."""
+        """Count questions that were finished, but with other answers than now."""
         return sum(
             not self.get(question).finished
             for question in questions
@@ -150,7 +150,7 @@ class Judgements:
 
 
 def _list_answers(question: AskedQuestion) -> dict[str, list[str]]:
-    """Both lists as they are kept, by system."""
+    """List the documents of both answers, by system."""
     return {system: list(keys) for system, keys in question.answers.items()}
 
 
@@ -225,7 +225,7 @@ class Figures(NamedTuple):
     interval: list[float] | None
 
     def describe(self) -> str:
-        """Some sentences for a person."""
+        """Describe the figures in some sentences for a person."""
         if not self.judged:
             return "Nothing is judged yet."
         text = (
@@ -257,7 +257,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def measure(questions: Iterable[AskedQuestion], judgements: Judgements) -> Figures:
-    """Figures of the questions whose judgement is finished."""
+    """Compute the figures of the questions whose judgement is finished."""
     # Every command of the shell imports this module: scipy takes half a second.
     from scipy.stats import binomtest
 
@@ -292,7 +292,7 @@ def _average(rows: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
 
 
 def _estimate_more(wins: int, losses: int, judged: int, p: float) -> int | None:
-    """Questions still to judge until the sign test decides, with wins and losses as so far."""
+    """Estimate how many more questions the sign test needs, at the present rates; None if many."""
     if p < _DECIDED:
         return 0
     if wins == losses or judged < _FEWEST:

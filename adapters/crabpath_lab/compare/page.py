@@ -32,14 +32,14 @@ class Page:
     def __init__(
         self, questions: Sequence[AskedQuestion], judgements: Judgements, notes: Sequence[str]
     ) -> None:
-        """Show these."""
+        """Show these questions, judgements and notes."""
         self.questions = questions
         self.judgements = judgements
         self.notes = notes
         self.lock = Lock()
 
     def describe(self) -> dict[str, Any]:
-        """State of all questions, and the figures so far."""
+        """Describe the state of all questions, and the figures so far."""
         said = [self.judgements.get(question) for question in self.questions]
         figures = measure(self.questions, self.judgements)
         return {
@@ -52,7 +52,7 @@ class Page:
         }
 
     def show(self, place: int) -> dict[str, Any]:
-        """One question: the pool, its labels, and both lists; which is which only at the end."""
+        """Return one question: pool, labels and both lists, whose systems are named at the end."""
         question = self.questions[place]
         told = self.judgements.get(question)
         is_end = all(self.judgements.get(each).finished for each in self.questions)
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(found)
 
     def _find_path(self) -> str | None:
-        """Path below the secret; None, with an answer, for anyone who does not know it."""
+        """Return the path below the secret; None, after an error response, for a wrong secret."""
         port = self.server.server_port
         hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
         first, _, path = self.path.split("?")[0].removeprefix("/").partition("/")

@@ -131,10 +131,10 @@ def _has_titles(memory: CrabPath) -> bool:
 
 
 def _make_search(given: Any, memory: CrabPath) -> Search:
-    """Search of what is there, or plain similarity search of the memory if nothing is.
+    """Make the search of a given object; None gives plain similarity search of the memory.
 
     Raises:
-        InvalidInputError: It is no retriever, vector store or function of a question.
+        InvalidInputError: The object is no retriever, vector store or function of a question.
     """
     if given is None:
         return lambda text, k: [found for found, _ in memory.similarity_search(text, k=k)]
@@ -158,13 +158,13 @@ def _make_search(given: Any, memory: CrabPath) -> Search:
 
 
 def _to_document(found: Any) -> Document:
-    """Document of a LlamaIndex node with its score."""
+    """Convert a LlamaIndex node with its score to a document."""
     node = getattr(found, "node", found)
     return Document(node.get_content(), id=node.node_id, metadata=dict(node.metadata))
 
 
 def _search_memory(memory: CrabPath, condition: Any, text: str, k: int) -> list[Document]:
-    """Documents of the memory's answer, without notes: a title or a place would give them away."""
+    """Search a memory, without notes: a title or a place would give them away."""
     found = memory.retrieve(text, k=2 * k, filter=condition, record=False).documents
     nodes = [item.node for item in found if not item.node.source.startswith(_NOTES)]
     return [Document(node.content, id=node.id, metadata=node.metadata) for node in nodes[:k]]
@@ -172,7 +172,7 @@ def _search_memory(memory: CrabPath, condition: Any, text: str, k: int) -> list[
 
 @contextmanager
 def _open_memory(place: Place, given: Any) -> Iterator[CrabPath]:
-    """The memory of the options, or one over the vector store, which is deleted afterwards."""
+    """Open the memory of the options, or a temporary one over the vector store."""
     embedder = resolve_embeddings(place.embeddings)
     store = given.vectorstore if isinstance(given, VectorStoreRetriever) else given
     if place.memory:
@@ -202,7 +202,7 @@ def _open_memory(place: Place, given: Any) -> Iterator[CrabPath]:
 
 
 def _load_retriever(name: str) -> Any:
-    """The object of ``module:attribute``.
+    """Load the object of ``module:attribute``.
 
     Raises:
         InvalidInputError: It cannot be loaded.
@@ -234,7 +234,7 @@ def _is_factory(found: Any) -> bool:
 
 
 def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStore:
-    """The collection as a LangChain store; of a large one a sample, in a store of its own."""
+    """Open a collection as a LangChain store; a large one as a sample in a new store."""
     try:
         from langchain_chroma import Chroma
     except ImportError as error:
@@ -274,7 +274,7 @@ def _open_chroma(place: Place, stack: ExitStack, notes: list[str]) -> VectorStor
 
 
 def _connect(store: str) -> Any:
-    """Client of a Chroma directory or server."""
+    """Connect to a Chroma directory or server."""
     import chromadb
     from chromadb.config import Settings
 

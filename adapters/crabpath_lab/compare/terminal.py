@@ -50,7 +50,7 @@ def judge_in_terminal(
 def _read_numbers(
     most: int, read: Callable[[str], str], write: Callable[[str], object]
 ) -> set[int] | None:
-    """Numbers from 0 to ``most``; empty to skip the question, None to end."""
+    """Read numbers from 0 to ``most``; empty to skip the question, None to end."""
     while True:
         try:
             words = read("Which answer it (0: none, Enter: skip)? ").replace(",", " ").split()

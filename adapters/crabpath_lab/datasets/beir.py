@@ -42,7 +42,7 @@ def is_beir_folder(path: Path) -> bool:
 
 
 def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
-    """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
+    """Load a folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
 
     ``part`` names other judgements, such as those of ``qrels/train.tsv``.
 
@@ -98,7 +98,7 @@ def write_beir(dataset: Dataset, folder: Path) -> None:
 
 
 def _read_qrels(path: Path) -> dict[str, set[str]]:
-    """Ids of the documents with a score above 0, by query id."""
+    """Read the ids of the documents with a score above 0, by query id."""
     found: dict[str, set[str]] = {}
     for number, line in enumerate(read_text(path).splitlines()):
         row = line.split("\t")

@@ -37,17 +37,17 @@ class Dataset:
 
     @property
     def unmapped_gold(self) -> dict[str, tuple[str, ...]]:
-        """Gold that names no document of the corpus, by query id; it counts as a miss."""
+        """Gold ids of no document of the corpus, by query id; they count as misses."""
         known = {document.id for document in self.documents}
         lost = {query: tuple(sorted(gold - known)) for query, gold in self.qrels.items()}
         return {query: gold for query, gold in lost.items() if gold}
 
     def head(self, queries: int | None) -> "Dataset":
-        """Copy with the first queries only."""
+        """Copy the data set with the first queries only."""
         return self._with_queries(list(self.queries)[:queries])
 
     def sample(self, limit: int | None, seed: int | None = None) -> "Dataset":
-        """Fewer questions, and of pooled contexts those that belong to them.
+        """Draw fewer questions and, of pooled contexts, those that belong to them.
 
         A seed draws them at random, None takes the first; a limit of None keeps all. One below 1
         raises InvalidInputError.
@@ -64,7 +64,7 @@ class Dataset:
         return self.choose(asked[:limit])
 
     def choose(self, queries: Iterable[str]) -> "Dataset":
-        """Copy with some questions, in their order, and the contexts that belong to them."""
+        """Copy the data set with some questions, in their order, and their contexts."""
         fewer = self._with_queries(queries)
         if not self.candidates:
             return fewer
@@ -102,13 +102,13 @@ class ContextQuestion(NamedTuple):
 
 
 def make_passage(document_id: str, title: str, text: str, **metadata: str) -> Document:
-    """A passage as a document; the title leads the text, as it would on a page."""
+    """Make a document of a passage; the title leads the text, as it would on a page."""
     content = f"{title}\n{text}" if title else text
     return Document(id=document_id, page_content=content, metadata={"title": title, **metadata})
 
 
 def unmapped_id(name: str) -> str:
-    """An id for gold that no document answers to."""
+    """Make an id for gold that no document has."""
     return f"unmapped:{name}"
 
 
@@ -137,7 +137,7 @@ def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
 
 
 def require_unique_id(new: str, known: Container[str], what: str = "question") -> None:
-    """Refuse an id that stands twice in a file: one of them would be lost, or counted twice."""
+    """Refuse an id that occurs twice in a file: one of its items would be lost."""
     if new in known:
         msg = f"the {what} id {new!r} stands twice in the file: give each its own id"
         raise InvalidInputError(msg)

@@ -70,7 +70,7 @@ class PublishedSet(TypedDict):
 
 
 def name_file(file: PublishedFile) -> str:
-    """The name that a published file has in a folder of official files."""
+    """Name a published file, as in a folder of official files."""
     return file.get("name") or PurePosixPath(file["url"]).name
 
 
@@ -106,7 +106,7 @@ def draw_sample(published: PublishedSet, files: Sequence[Path], target: Path) ->
 
 
 def compute_checksum(data: Dataset) -> str:
-    """The checksum of texts, questions and gold, whatever the ids, spaces and compression."""
+    """Compute the checksum of texts, questions and gold, without ids, spaces and compression."""
     texts = {str(d.id): "".join(d.page_content.split()) for d in data.documents}
     gold = (
         [data.queries[query], *sorted(texts.get(document, "") for document in data.qrels[query])]
@@ -137,7 +137,7 @@ def _get_id(row: Mapping[str, Any]) -> str:
 
 
 def _read_rows(path: Path, file: PublishedFile) -> list[dict[str, Any]]:
-    """The questions of a JSON or JSON-lines file, which may be the member of an archive."""
+    """Read the questions of a JSON or JSON-lines file, which may be in an archive."""
     member = file.get("member", "")
     if member:
         with _open_archive(path) as archive:
@@ -170,7 +170,7 @@ def _write_rows(rows: Iterable[Any], target: Path) -> None:
 
 
 def _shorten_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run of tau-bench: what agent and user did and saw after the user's first words."""
+    """Shorten a run of tau-bench to its steps after the user's first words."""
     steps: list[dict[str, str]] = []
     for message in run["traj"][2:]:
         text = (message.get("content") or "")[:_MOST_OBSERVED]
@@ -186,7 +186,7 @@ def _shorten_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_archive(files: Sequence[Path]) -> Dataset:
-    """The training questions of an archive with one BEIR folder."""
+    """Read the training questions of an archive with one BEIR folder."""
     with TemporaryDirectory() as place, _open_archive(files[0]) as archive:
         archive.extractall(place)
         (corpus,) = Path(place).rglob("corpus.jsonl")
@@ -204,7 +204,7 @@ def _read_cosqa(files: Sequence[Path]) -> Dataset:
 
 
 def _read_stackfaq(files: Sequence[Path]) -> Dataset:
-    """The answers of threads; the first paraphrases of all are asked first."""
+    """Read the answers of threads; the first paraphrases of all are asked first."""
     documents: list[Document] = []
     answers: list[frozenset[str]] = []
     phrased: list[list[str]] = []
@@ -249,7 +249,7 @@ def _describe_tool(tool: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _read_squad(files: Sequence[Path], *, titled: bool = True, by_title: bool = False) -> Dataset:
-    """Paragraphs and questions of files in SQuAD's format.
+    """Read paragraphs and questions of files in SQuAD's format.
 
     ``by_title`` makes one question of equal ones under a title, and says the title with it: the
     documents of the title belong to the question.
@@ -280,7 +280,7 @@ def _read_squad(files: Sequence[Path], *, titled: bool = True, by_title: bool = 
 
 
 def _read_chroma_chunks(files: Sequence[Path]) -> Dataset:
-    """Chunks of texts; those that overlap with a reference of a question answer it."""
+    """Read texts as chunks; a question's answers are the chunks that overlap its references."""
     documents: list[Document] = []
     places: list[tuple[str, int, int]] = []
     for path in files[1:]:
@@ -308,7 +308,7 @@ def _read_chroma_chunks(files: Sequence[Path]) -> Dataset:
 
 
 def _cut_text(text: str) -> Iterator[str]:
-    """Chunks that end at a paragraph, line, sentence or word, in the second half if one does."""
+    """Cut a text into chunks at a paragraph, line, sentence or word, in their second half."""
     while text:
         end, cut = len(text), ""
         if end > _LONGEST:

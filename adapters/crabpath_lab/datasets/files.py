@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def read_json(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
-    """A JSON file as the type that the adapter describes; ``.gz`` may be missing from its name.
+    """Read a JSON file as the type that the adapter describes; ``.gz`` may be missing in its name.
 
     A file that is missing, truncated or of another format than ``expected`` raises
     InvalidInputError.
@@ -27,7 +27,7 @@ def read_json(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
 
 
 def read_json_lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Iterator[T]:
-    """The objects of a JSON-lines file, one after the other; as :func:`read_json`."""
+    """Yield the objects of a JSON-lines file; as :func:`read_json`."""
     with _open(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
@@ -35,13 +35,13 @@ def read_json_lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Itera
 
 
 def read_text(path: Path) -> str:
-    """The text of a file."""
+    """Read the text of a file."""
     with _open(path) as stream:
         return stream.read().decode("utf-8")
 
 
 def find_file(path: Path, *endings: str) -> Path:
-    """The file itself, or the only one in a folder that ends so."""
+    """Return the file itself, or the only one in a folder with one of these endings."""
     if not path.is_dir():
         return path
     wanted = tuple(f"{ending}{zipped}" for ending in endings for zipped in ("", ".gz"))
@@ -64,7 +64,7 @@ def _validate(path: Path, adapter: TypeAdapter[T], data: bytes, expected: str) -
 
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of the file, or of the same file with ``.gz`` behind its name."""
+    """Open the file, or the same file with ``.gz`` behind its name."""
     zipped = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
     found = path if path.exists() else zipped
     if not found.exists():

@@ -50,7 +50,7 @@ class _Names(NamedTuple):
 
 
 def load_hipporag(path: Path) -> Dataset:
-    """A folder with ``NAME_corpus.json`` and ``NAME.json``, or the former file."""
+    """Load a folder with ``NAME_corpus.json`` and ``NAME.json``, or the former file."""
     corpus = find_file(path, _CORPUS)
     name = corpus.name.removesuffix(".gz").removesuffix(_CORPUS)
     passages = read_json(corpus, _PASSAGES, "a corpus of HippoRAG")
@@ -72,7 +72,7 @@ def load_hipporag(path: Path) -> Dataset:
 
 
 def _list_gold(row: _Row) -> Iterator[tuple[str, str]]:
-    """Title and text of the passages that support the answer."""
+    """Yield title and text of the passages that support the answer."""
     titles = {title for title, _ in row.supporting_facts}
     for title, sentences in row.context:
         if title in titles:
@@ -83,5 +83,5 @@ def _list_gold(row: _Row) -> Iterator[tuple[str, str]]:
 
 
 def _normalise(text: str) -> str:
-    """The text without white space, which differs between corpus and questions."""
+    """Remove white space, which differs between corpus and questions, from a text."""
     return "".join(text.split())

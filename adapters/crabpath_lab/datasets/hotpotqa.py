@@ -30,7 +30,7 @@ _ROWS = TypeAdapter(list[_Row])
 
 
 def load_hotpotqa(path: Path) -> Dataset:
-    """Official HotpotQA distractor or 2WikiMultihopQA JSON, all contexts pooled.
+    """Load official HotpotQA distractor or 2WikiMultihopQA JSON, all contexts pooled.
 
     A file, a folder with it, or one with the BEIR form of the data set; another one raises
     InvalidInputError.
@@ -72,7 +72,7 @@ _MUSIQUE_ROW = TypeAdapter(_MusiqueRow)
 
 
 def load_musique(path: Path) -> Dataset:
-    """Official MuSiQue JSONL, all paragraphs pooled; another file raises InvalidInputError."""
+    """Load official MuSiQue JSONL, all paragraphs pooled; InvalidInputError for other files."""
     file = find_file(path, ".jsonl")
     rows = read_json_lines(file, _MUSIQUE_ROW, "MuSiQue JSON lines")
     return pool_questions(file.parent.name or file.stem, map(_parse_musique, rows))

@@ -32,7 +32,7 @@ _ARTICLES, _ROWS = TypeAdapter(list[_Article]), TypeAdapter(list[_Row])
 
 
 def load_multihoprag(folder: Path) -> Dataset:
-    """A folder with the official ``corpus.json`` and ``MultiHopRAG.json``.
+    """Load a folder with the official ``corpus.json`` and ``MultiHopRAG.json``.
 
     Null queries, which have no evidence, are left out. Of an article only title, body and, when
     every article has one, the address are kept: known for cited articles alone it would be a label.

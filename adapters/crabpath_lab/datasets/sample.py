@@ -10,12 +10,12 @@ _QUESTIONS, _PARAGRAPHS = 20, 200
 
 
 def load_sample() -> Dataset:
-    """Sixty HotpotQA questions over six hundred paragraphs."""
+    """Load sixty HotpotQA questions over six hundred paragraphs."""
     return load_beir(find_sample(), "HotpotQA sample")
 
 
 def load_small_sample() -> Dataset:
-    """Twenty of these questions over two hundred paragraphs, theirs among them: a smoke run."""
+    """Load twenty of these questions over two hundred paragraphs, for a smoke run."""
     found = load_sample().head(_QUESTIONS)
     gold = {document for relevant in found.qrels.values() for document in relevant}
     others = [document for document in found.documents if document.id not in gold]

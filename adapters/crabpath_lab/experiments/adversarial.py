@@ -45,14 +45,14 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
 def _wrong_answers(
     embeddings: Embeddings, seed: int, settings: Settings, *, outcomes: bool
 ) -> list[bool]:
-    """Whether each question ended on a wrong page; the same questions and errors for both."""
+    """Run the questions, the same for both settings; list whether each ended on a wrong page."""
     draws = np.random.default_rng(seed)
     with open_memory(load_procedures(), embeddings, settings) as memory:
         return [_ask_and_report(memory, draws, outcomes=outcomes) for _ in range(TURNS)]
 
 
 def _ask_and_report(memory: CrabPath, draws: np.random.Generator, *, outcomes: bool) -> bool:
-    """Follow the first document, or by mistake any of those read."""
+    """Follow the first document, or by mistake any of the read ones; report the outcome."""
     name = str(draws.choice(list(TOPICS)))
     question = str(draws.choice(TOPICS[name].questions))
     mistaken, slip = draws.random() < ERROR, int(draws.integers(ROOM))
@@ -69,7 +69,7 @@ def _ask_and_report(memory: CrabPath, draws: np.random.Generator, *, outcomes: b
 
 
 def _running_share(wrong: list[bool]) -> list[float]:
-    """Share of wrong paths among the last ten questions."""
+    """Compute the share of wrong paths among the last ten questions."""
     return [float(np.mean(wrong[max(0, n - 9) : n + 1])) for n in range(len(wrong))]
 
 

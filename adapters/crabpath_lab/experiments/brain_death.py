@@ -45,7 +45,7 @@ class _Observations:
 
 
 def _run(embeddings: Embeddings, seed: int) -> SeedResult:
-    """One memory with the autotuner; another one without it, until it has been dead for long."""
+    """Run one memory with the autotuner, and one that gets it only after a long time without."""
     with open_memory(office_pages(), embeddings, _make_settings(enabled=True)) as memory:
         watched = _observe(memory, *_force_half_life(memory, seed))
     with open_memory(office_pages(), embeddings, _make_settings(enabled=False)) as memory:
@@ -67,7 +67,7 @@ def _make_settings(*, enabled: bool) -> Settings:
 
 
 def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Iterator[AgentTask]]:
-    """An agent with a healthy memory, whose half-life is then set far too low."""
+    """Make an agent with a healthy memory, whose half-life is then set far too low."""
     agent, stream = SimulatedAgent(memory), _generate_tasks(np.random.default_rng(seed))
     for _ in range(TURNS_BEFORE):
         agent.work(next(stream), ROOM)
@@ -76,7 +76,7 @@ def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Itera
 
 
 def _generate_tasks(draws: np.random.Generator) -> Iterator[AgentTask]:
-    """Questions that need two pages, in an order that is drawn anew every round."""
+    """Yield questions that need two pages, in a new order every round."""
     pairs = draws.permutation(list(PAGES)).reshape(-1, 2)
     while True:
         for a, b in draws.permutation(pairs):
@@ -126,7 +126,7 @@ def _summarize(
 
 
 def _first_true(happened: Iterator[bool]) -> float:
-    """Number of the first query with a true value; one above the last where there is none."""
+    """Return the number of the first query with a true value; one above the last if none."""
     return next((float(n + 1) for n, it in enumerate(happened) if it), TURNS_AFTER + 1.0)
 
 

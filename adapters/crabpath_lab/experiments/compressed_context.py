@@ -53,7 +53,7 @@ class ConfidentReader:
 
 
 def confident_documents(memory: CrabPath, question: str, namespace: str) -> list[str]:
-    """Ids of the documents that a memory is confident of; nothing is recorded."""
+    """List ids of the documents that a memory is confident of; nothing is recorded."""
     answer = memory.retrieve(
         question, k=MAX_DOCUMENTS, fill=False, namespace=namespace, record=False
     )
@@ -61,6 +61,6 @@ def confident_documents(memory: CrabPath, question: str, namespace: str) -> list
 
 
 def count_tokens(texts: Iterable[str]) -> int:
-    """Tokens of these texts, counted as budgets are where no counter is given."""
+    """Count the tokens of these texts, as budgets do without a counter."""
     length = RankSettings().characters_per_token
     return sum(math.ceil(len(text) / length) for text in texts)

@@ -61,7 +61,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
 
 
 def _draw_workload(draws: np.random.Generator) -> list[AgentTask]:
-    """A few questions, asked repeatedly."""
+    """Draw a few questions, asked repeatedly."""
     wordings = draws.choice(QUESTIONS, _WORDINGS, replace=False)
     return [
         *(AgentTask(str(one), CHAIN) for one in wordings),

@@ -68,7 +68,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
 
 
 def _draw_workload(draws: np.random.Generator) -> tuple[list[AgentTask], list[AgentTask]]:
-    """Tasks that are asked again and again, and others of the same pages that never are."""
+    """Draw tasks that are asked repeatedly, and others of the same pages that never are."""
     names = [str(name) for name in draws.choice(list(PAGES), _OFFICE, replace=False)]
     wordings = [str(one) for one in draws.permutation(QUESTIONS)]
     half = len(wordings) // 2

@@ -46,7 +46,7 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
 
 
 def _single_path_settings(damping: float) -> Settings:
-    """One entry and one pointer at a time, as in the paper; nodes may be entered again."""
+    """Make settings for one entry and one edge at a time, as in the paper, with re-entry."""
     return Settings(
         seeds=SeedSettings(max_entries=1),
         walk=WalkSettings(
@@ -75,12 +75,12 @@ def _summarize(turn: Turn, scene: CircleOfServices) -> dict[str, float]:
 
 
 def _followed_edges(turn: Turn) -> list[tuple[str, str]]:
-    """The pointers that were followed, one after the other."""
+    """List the edges that were followed, one after the other."""
     return [(edge["source"], edge["target"]) for edge in turn.follow_log]
 
 
 def _pages_by_hop(turn: Turn) -> list[float]:
-    """Number of pages seen after each hop; constant once the walk has ended."""
+    """Count the pages seen after each hop; constant once the walk has ended."""
     targets = [target for _, target in _followed_edges(turn)]
     return [float(len({turn.seeds[0].node, *targets[: hop + 1]})) for hop in range(_HOPS)]
 

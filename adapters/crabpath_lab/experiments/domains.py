@@ -68,7 +68,7 @@ def _draw_task(draws: np.random.Generator) -> AgentTask:
 
 
 def _active_edges(edges: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
-    """Edges that a walk considers, between documents of the two domains or not."""
+    """Select the edges from the habitual threshold on, which a walk considers."""
     return {edge for edge, weight in edges.items() if weight >= _HABITUAL}
 
 

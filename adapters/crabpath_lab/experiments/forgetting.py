@@ -79,7 +79,7 @@ def _run(
 
 
 def _slowest_recovery(scene: JobShift, before: EdgeWeights) -> float:
-    """Uses of the slowest dropped job until its edges are active again."""
+    """Count the uses of the slowest dropped job until its edges are active again."""
     return float(max(_count_uses(scene, job, before) for job in scene.dropped[:_RETURNING_JOBS]))
 
 

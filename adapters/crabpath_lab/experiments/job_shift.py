@@ -78,7 +78,7 @@ class JobShift:
         return co_use_weights(self.memory, (*CODING, *SAFETY))
 
     def accuracy(self, namespace: str) -> float:
-        """Accuracy on all questions of the dropped jobs; nothing is learned from them."""
+        """Compute accuracy on all questions of the dropped jobs; nothing is learned from them."""
         tasks = [
             AgentTask(question, job.needed) for job in self.dropped for question in job.questions
         ]
@@ -86,7 +86,7 @@ class JobShift:
 
 
 def edges_within(jobs: tuple[Job, ...], edges: EdgeWeights) -> EdgeWeights:
-    """Edges between two pages of one of the jobs."""
+    """Select the edges between two pages of one of the jobs."""
     return {
         (a, b): weight
         for (a, b), weight in edges.items()
@@ -95,5 +95,5 @@ def edges_within(jobs: tuple[Job, ...], edges: EdgeWeights) -> EdgeWeights:
 
 
 def dormant_share(edges: EdgeWeights) -> float:
-    """Share of edges below the habitual threshold, which a walk skips; 0 without edges."""
+    """Compute the share of edges below the habitual threshold, which a walk skips."""
     return float(np.mean([w < _HABITUAL for w in edges.values()])) if edges else 0.0

@@ -28,7 +28,7 @@ _DIGITS = 4
 
 
 def mean_interval(values: BySeedValues) -> Interval | None:
-    """95 % interval of the mean of one value per seed, by Student's t.
+    """Compute the 95 % interval of the mean of one value per seed, by Student's t.
 
     Equal values have an interval of one point. None of a single seed, and of fewer than four equal
     values, which do not tell how far they spread.
@@ -44,14 +44,14 @@ def mean_interval(values: BySeedValues) -> Interval | None:
 def compare_mean(
     name: str, values: BySeedValues, *, least: float = -math.inf, most: float = math.inf
 ) -> Criterion:
-    """Whether the mean over seeds lies from ``least`` to ``most``, judged by its interval."""
+    """Judge by its interval whether the mean over seeds lies from ``least`` to ``most``."""
     interval = mean_interval(values)
     answer = _compare(interval, least, most)
     return Criterion(name, round(float(np.mean(values)), _DIGITS), interval, answer)
 
 
 def compare_share(name: str, happened: Sequence[bool]) -> Criterion:
-    """Whether something happens with more than half of all seeds, by Wilson's interval."""
+    """Judge by Wilson's interval whether something happens with more than half of all seeds."""
     found = stats.binomtest(sum(happened), len(happened)).proportion_ci(_LEVEL, "wilson")
     ends = (round(float(found.low), _DIGITS), round(float(found.high), _DIGITS))
     interval = ends if len(happened) > 1 else None
@@ -61,7 +61,7 @@ def compare_share(name: str, happened: Sequence[bool]) -> Criterion:
 
 
 def require_always(name: str, happened: Sequence[bool]) -> Criterion:
-    """Whether something that is promised, and no tendency, held in every seed."""
+    """Judge whether something that is promised, not a tendency, held in every seed."""
     mean = round(float(np.mean(happened)), _DIGITS)
     answer: Answer = "yes" if all(happened) else "no"
     return Criterion(name, mean, None, answer if len(happened) > 1 else "undecided")
@@ -79,7 +79,7 @@ def _compare(interval: Interval | None, least: float, most: float) -> Answer:
 def conclude(
     reason: str, held: Sequence[Criterion], better: Sequence[Criterion] = ()
 ) -> ExperimentVerdict:
-    """The verdict on a claim.
+    """Give the verdict on a claim.
 
     Args:
         reason: The figures, in a sentence.

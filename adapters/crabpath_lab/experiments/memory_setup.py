@@ -25,7 +25,7 @@ def open_memory(
     settings: Settings | None = None,
     titles: Collection[str] = (),
 ) -> Iterator[CrabPath]:
-    """A temporary memory of pages, each a source and one document with the id of its page.
+    """Open a temporary memory of pages, each a source with one document of the page's id.
 
     What stands before a slash in an id is where the page stands, the rest is its title.
 
@@ -56,7 +56,7 @@ def _title_metadata(name: str, titles: Collection[str]) -> dict[str, str]:
 def strongest_weights(
     memory: CrabPath, node: str, *kinds: str, namespace: str = DEFAULT_NAMESPACE
 ) -> dict[str, float]:
-    """Strongest effective weight from a node to each other one; no kinds for all walked ones."""
+    """Read the strongest weight from a node to each other; without kinds, of all walked ones."""
     found: dict[str, float] = {}
     for other in memory.graph.neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)
@@ -66,7 +66,7 @@ def strongest_weights(
 def co_use_weights(
     memory: CrabPath, nodes: Iterable[str], namespace: str = DEFAULT_NAMESPACE
 ) -> dict[tuple[str, str], float]:
-    """The edges that joint use has made, from and to, with their effective weights."""
+    """Read the edges made by joint use, from and to, with their effective weights."""
     return {
         (node, other): weight
         for node in nodes
@@ -75,7 +75,7 @@ def co_use_weights(
 
 
 def shuffle_pages(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict[str, str]:
-    """All pages in an order of their own, as they reach the memory."""
+    """Shuffle all pages into the order in which they reach the memory."""
     pages = [(name, text) for of in texts for name, text in of.items()]
     return dict(pages[int(place)] for place in draws.permutation(len(pages)))
 

@@ -84,7 +84,7 @@ def _find_pages(memory: CrabPath, question: str) -> set[str]:
 
 
 def _lowest_weight_to(memory: CrabPath, node: str, pages: dict[str, str]) -> float:
-    """The lowest weight of an edge that leads to a page; 0 where none is below 0."""
+    """Return the lowest weight of an edge to a page; 0 if none is below 0."""
     return min((strongest_weights(memory, page).get(node, 0.0) for page in pages), default=0.0)
 
 

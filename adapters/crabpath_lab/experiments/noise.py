@@ -64,7 +64,7 @@ def _run_learning(memory: CrabPath, seed: int, noise: float) -> list[bool]:
 
 
 def _running_accuracy(done: list[bool]) -> list[float]:
-    """Accuracy of the last twenty tasks."""
+    """Compute the accuracy of the last twenty tasks."""
     return [float(np.mean(done[max(0, n - 19) : n + 1])) for n in range(len(done))]
 
 

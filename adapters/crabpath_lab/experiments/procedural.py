@@ -75,7 +75,7 @@ def _strongest_distractor(memory: CrabPath) -> float:
 
 
 def _first_reflex(chain: list[float]) -> float:
-    """The first query after which every edge is reflex; one more than there are where none is."""
+    """Return the first query after which every edge is reflex; one above the last if none."""
     return next((turn + 1 for turn, weight in enumerate(chain) if weight >= _REFLEX), TURNS + 1)
 
 

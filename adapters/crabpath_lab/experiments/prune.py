@@ -73,7 +73,7 @@ def _run(
 
 
 def _ask_all(memory: CrabPath) -> list[list[str]]:
-    """Ids of the documents returned for every question of every job."""
+    """Ask every question of every job; returns the ids of the documents."""
     asked = [question for job in (*CODING_JOBS, *SAFETY_JOBS) for question in job.questions]
     found = [memory.retrieve(question, k=ROOM, record=False).documents for question in asked]
     return [[item.node.id for item in documents] for documents in found]

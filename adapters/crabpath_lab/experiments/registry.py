@@ -47,7 +47,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def select_experiments(names: str) -> list[Experiment]:
-    """Experiments of a list of names with commas; ``all`` for all."""
+    """Select experiments by names with commas; ``all`` for all."""
     asked = [name.strip() for name in names.split(",") if name.strip()]
     wanted = list(EXPERIMENTS) if asked == ["all"] else list(dict.fromkeys(asked))
     unknown = [name for name in wanted if name not in EXPERIMENTS]

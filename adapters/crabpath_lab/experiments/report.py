@@ -77,7 +77,7 @@ def run_and_write(
 
 
 def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:
-    """The report of one experiment, as Markdown."""
+    """Render the report of one experiment as Markdown."""
     rows = [
         (name, format_interval(of["mean"], of["ci95"]), f"{of['least']:.3f}", f"{of['most']:.3f}")
         for name, of in record["figures"].items()
@@ -118,7 +118,7 @@ def _write(record: Mapping[str, Any], folder: Path) -> None:
 
 
 def render_pages(folder: Path) -> dict[str, str]:
-    """The page of verdicts and the page of figures, of every report in the folder."""
+    """Render the pages of verdicts and of figures from every report in the folder."""
     records = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
     ]
@@ -139,12 +139,12 @@ def render_pages(folder: Path) -> dict[str, str]:
 
 
 def _anchor(title: str) -> str:
-    """The anchor of a heading, as GitHub and Python-Markdown make it."""
+    """Make the anchor of a heading, as GitHub and Python-Markdown do."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _draw(record: Mapping[str, Any], path: Path) -> None:
-    """The mean of every curve, in a band from the least to the most of all seeds."""
+    """Draw the mean of every curve, in a band from the least to the most of all seeds."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

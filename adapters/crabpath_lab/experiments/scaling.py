@@ -62,7 +62,7 @@ def _run(embeddings: Embeddings, seed: int, sizes: Sequence[int] = SIZES) -> See
 
 
 def _measure_walk(memory: CrabPath, asked: Sequence[str]) -> tuple[float, float]:
-    """Nodes visited and milliseconds of a walk, the fastest of several, mean over questions."""
+    """Measure nodes visited and milliseconds of a walk: fastest of several, mean over questions."""
     nodes, times = list[int](), list[float]()
     for text in asked:
         turns = [memory.retrieve(text, record=False).turn for _ in range(_REPEATS)]
@@ -72,7 +72,7 @@ def _measure_walk(memory: CrabPath, asked: Sequence[str]) -> tuple[float, float]
 
 
 def _growth_exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
-    """Exponent of the growth: 0 where size does not matter, 1 where time grows as it does."""
+    """Fit the exponent of growth: 0 for constant time, 1 for time proportional to size."""
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 

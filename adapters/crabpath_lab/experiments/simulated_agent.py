@@ -12,14 +12,14 @@ from crabpath_retrievers.core.records import Turn
 
 
 class AgentTask(NamedTuple):
-    """A question, the documents without which its task fails, and those which make it fail."""
+    """A question, the documents that its task needs, and those that make it fail."""
 
     question: str
     needed: Collection[str]
     harmful: Collection[str] = ()
 
     def succeeds(self, read: Collection[str]) -> bool:
-        """Whether somebody who reads these documents succeeds."""
+        """Whether an agent that reads these documents succeeds."""
         return set(read).issuperset(self.needed) and set(read).isdisjoint(self.harmful)
 
 
@@ -58,6 +58,6 @@ class SimulatedAgent:
 
 
 def would_succeed(memory: CrabPath, task: AgentTask, k: int, namespace: str) -> bool:
-    """Whether an agent would succeed; nothing is recorded, so nothing is learned."""
+    """Check whether an agent would succeed; nothing is recorded, so nothing is learned."""
     answer = memory.retrieve(task.question, k=k, namespace=namespace, record=False)
     return task.succeeds([item.node.id for item in answer.documents])

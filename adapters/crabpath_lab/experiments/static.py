@@ -67,7 +67,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
 
 
 def _draw_task(draws: np.random.Generator) -> AgentTask:
-    """A question about the deployment, one of the jobs, or one of the office."""
+    """Draw a question about the deployment, one of the jobs, or one of the office."""
     kind = int(draws.integers(4))
     if kind == 0:
         return AgentTask(str(draws.choice(QUESTIONS)), CHAIN)
@@ -77,7 +77,7 @@ def _draw_task(draws: np.random.Generator) -> AgentTask:
 
 
 def _running_accuracy(successes: list[bool]) -> list[float]:
-    """Accuracy over all questions so far."""
+    """Compute the accuracy over all questions so far."""
     return [float(np.mean(successes[: turn + 1])) for turn in range(len(successes))]
 
 

@@ -83,7 +83,7 @@ def _edge_weights(
 
 
 def _count_differing(memory: CrabPath, pages: Iterable[str]) -> int:
-    """Number of edges whose weights differ between the twins; a missing edge weighs 0."""
+    """Count edges whose weights differ between the twins; a missing edge weighs 0."""
     coder, guard = (_edge_weights(memory, pages, name) for name in (CODER, GUARD))
     return sum(
         abs(coder.get(edge, 0.0) - guard.get(edge, 0.0)) > _MIN_DIFFERENCE
@@ -97,7 +97,7 @@ def _ask(memory: CrabPath, question: str, name: str) -> list[tuple[str, float]]:
 
 
 def _extra_pages(memory: CrabPath, question: str, pages: Container[str]) -> int:
-    """Number of these pages that only the coder gets."""
+    """Count these pages that only the coder gets."""
     coder, guard = (_ask(memory, question, name) for name in (CODER, GUARD))
     return sum(page in pages for page, _ in coder) - sum(page in pages for page, _ in guard)
 
@@ -108,7 +108,7 @@ def _answers_differ(memory: CrabPath, question: str) -> bool:
 
 
 def _namespace_state(memory: CrabPath, pages: Iterable[str], name: str) -> tuple[object, ...]:
-    """Answers and edge weights of a namespace, compared bit by bit."""
+    """Return answers and edge weights of a namespace, to compare bit by bit."""
     answers = [_ask(memory, question, name) for question in SHARED_QUESTIONS]
     return answers, _edge_weights(memory, pages, name)
 

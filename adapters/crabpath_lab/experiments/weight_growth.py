@@ -79,7 +79,7 @@ def _policy_chose(turn: Turn) -> bool:
 
 
 def _handbook_weights(memory: CrabPath) -> dict[str, float]:
-    """The weight of each pointer from the first page of a handbook, by the part it leads to."""
+    """Read the weight of each edge from a handbook's first page, by the part it leads to."""
     return {
         part: weight
         for machine in MACHINES

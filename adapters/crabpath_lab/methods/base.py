@@ -63,7 +63,7 @@ class EvaluationCorpus:
         return cls(given, split, tuple(nodes), embeddings, distinct, show_progress)
 
     def take(self, places: Iterable[int]) -> list[RetrievedChunk]:
-        """The chunks at these places."""
+        """Return the chunks at these places."""
         chunks = [self.chunks[place] for place in places]
         return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
 

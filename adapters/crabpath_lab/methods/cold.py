@@ -29,7 +29,7 @@ class MemoryRanking:
     usage: ModelUsage = field(default_factory=ModelUsage)
 
     def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
-        """Chunks, best first; a depth in chunks is one in documents where these are asked for."""
+        """Return the best chunks; where documents are asked for, fewer: ``depth`` is in chunks."""
         distinct = self.corpus.distinct
         k = max(1, depth // CHUNKS_PER_DOCUMENT) if distinct else depth
         answer = self.memory.retrieve(
@@ -42,7 +42,7 @@ class MemoryRanking:
 
 @contextmanager
 def open_cold(corpus: EvaluationCorpus, **opening: Any) -> Iterator[RankFunction]:
-    """A temporary memory that holds a corpus; ``opening`` is for ``CrabPath.open``."""
+    """Open a temporary memory that holds a corpus; ``opening`` is for ``CrabPath.open``."""
     with CrabPath.open(embeddings=corpus.embeddings, **opening) as memory:
         shown = bar if corpus.show_progress else None
         memory.add_documents(corpus.documents, split=corpus.split, progress=shown)

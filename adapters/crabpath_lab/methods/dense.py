@@ -64,7 +64,7 @@ def open_vector_search(corpus: EvaluationCorpus) -> Iterator[VectorSearch]:
 
 @contextmanager
 def _open_collection(embeddings: Embeddings) -> Iterator[Chroma]:
-    """An empty collection in a temporary directory: in-memory clients of a process share theirs."""
+    """Open an empty collection in a temporary directory: in-memory clients would share one."""
     with TemporaryDirectory(prefix="crabpath-eval-", ignore_cleanup_errors=True) as folder:
         client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
         try:

@@ -21,7 +21,7 @@ _PLACE = "place"
 
 @contextmanager
 def open_hybrid(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
-    """Both rankings to the same depth, with equal votes."""
+    """Fuse both rankings, of the same depth, with equal votes."""
     match = build_word_search(corpus)
     # Only its fusion is used: its own way of asking would embed the query a second time.
     fusion = EnsembleRetriever(

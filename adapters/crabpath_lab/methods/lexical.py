@@ -19,7 +19,7 @@ WordSearch = Callable[[str, int], list[int]]
 
 @contextmanager
 def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
-    """BM25 over the chunks, tokenized as in the library."""
+    """Rank the chunks by BM25, tokenized as in the library."""
     match = build_word_search(corpus)
 
     def rank(query: str, _vector: Vector, depth: int) -> list[RetrievedChunk]:

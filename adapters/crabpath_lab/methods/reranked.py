@@ -26,13 +26,13 @@ class LocalCrossEncoder(BaseCrossEncoder):
     """A cross-encoder of sentence-transformers, by folder or hub name."""
 
     def __init__(self, name: str) -> None:
-        """Load it."""
+        """Load the model."""
         from sentence_transformers import CrossEncoder
 
         self._model = CrossEncoder(name)
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """Scores of question and text."""
+        """Score pairs of question and text."""
         scores: list[float] = self._model.predict(text_pairs, show_progress_bar=False).tolist()
         return scores
 
@@ -58,7 +58,7 @@ def load_reranker(name: str) -> HostReranker:
 
 
 def make_reranked(model: HostReranker) -> dict[str, Method]:
-    """``cold+reranker`` and ``hybrid+reranker``, which reorder equally many candidates."""
+    """Make ``cold+reranker`` and ``hybrid+reranker``, which reorder equally many candidates."""
     return {
         "hybrid+reranker": partial(_open_hybrid_reranked, model=model),
         "cold+reranker": partial(open_cold, reranker=model),

@@ -42,7 +42,7 @@ def _draw(
 
 
 def _draw_learning(axes: "Axes", figures: Figures) -> None:
-    """One line per learner and one for the frozen twin, over the questions asked so far."""
+    """Draw a line per learner, and one for the frozen twin, over the questions asked so far."""
     streams = stream_figures(figures)
     metric = [name for name in metric_names(figures) if name.startswith("full@")][-1]
     checkpoints = next(iter(streams.values()))["checkpoints"]
@@ -100,7 +100,7 @@ def _draw_differences(axes: "Axes", figures: Figures) -> None:
 def error_bars(
     values: Sequence[float], intervals: Sequence[Sequence[float] | None]
 ) -> list[list[float]]:
-    """Distances to both ends of the intervals, rows below and above; 0 without interval."""
+    """Compute distances to both ends of intervals, rows below and above; 0 without interval."""
     ends = [given or (value, value) for value, given in zip(values, intervals, strict=True)]
     below = [max(0.0, v - low) for v, (low, _) in zip(values, ends, strict=True)]
     above = [max(0.0, high - v) for v, (_, high) in zip(values, ends, strict=True)]

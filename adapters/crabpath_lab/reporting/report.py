@@ -40,7 +40,7 @@ def write_report(figures: Figures, folder: Path) -> None:
 
 
 def render_summary(figures: Figures) -> str:
-    """The tables."""
+    """Render the tables of a run."""
     dataset = figures["dataset"]
     parts = [
         f"# {dataset['name']}: {dataset['queries']} questions",

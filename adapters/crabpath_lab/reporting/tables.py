@@ -18,7 +18,7 @@ _LEVEL = 0.05
 
 
 def format_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
-    """A mean with its 95 % interval, where there is one; ``sign`` may be ``+``."""
+    """Format a mean with its 95 % interval, if any; ``sign`` may be ``+``."""
     shown = f"{value:{sign}.3f}"
     if interval is None:
         return shown
@@ -27,31 +27,31 @@ def format_interval(value: float, interval: Sequence[float] | None, sign: str = 
 
 
 def explain_few(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence where the interval of a comparison leaves out 0, and its p does not."""
+    """Explain comparisons whose interval leaves out 0 although their p is not small."""
     found = [row for row in rows if row["p"] is not None and row["p"] > _LEVEL]
     return [_FEW_DIFFER] if any(row["ci95"][0] > 0 or row["ci95"][1] < 0 for row in found) else []
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Render a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def metric_names(figures: Figures) -> list[str]:
-    """Names of the measures in a run, in the order of computation."""
+    """List the names of the measures in a run, in the order of computation."""
     first = next(iter(figures["methods"].values()))
     return [name.removesuffix("_ci95") for name in first if name.endswith("_ci95")]
 
 
 def stream_figures(figures: Figures) -> dict[str, Mapping[str, Any]]:
-    """The streams of a run by learner; none when nothing was streamed."""
+    """Return the streams of a run by learner; none when nothing was streamed."""
     methods: Mapping[str, Mapping[str, Any]] = figures["methods"]
     return {name: of["stream"] for name, of in methods.items() if "stream" in of}
 
 
 def render_streams(figures: Figures) -> str:
-    """Every part of the streams with paired differences, quarters in lines, and repairs."""
+    """Render every part of the streams with paired differences, quarters, and repairs."""
     streams = stream_figures(figures)
     rows = [row for name, stream in streams.items() for row in _stream_rows(name, stream)]
     head = ["learner", "part", "measure", "learner", "frozen", "difference", "p", "ms"]
@@ -96,7 +96,7 @@ def _list_shown(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _render_off_policy(name: str, estimate: Mapping[str, Any]) -> str:
-    """Estimated uses without exploration beside the true ones."""
+    """Render estimated uses without exploration beside the true ones."""
     ips, snips = (
         "–" if estimate[kind] is None else format_interval(estimate[kind], estimate[f"{kind}_ci95"])
         for kind in ("ips", "snips")
@@ -111,7 +111,7 @@ def _render_off_policy(name: str, estimate: Mapping[str, Any]) -> str:
 
 
 def _render_quarters(name: str, stream: Mapping[str, Any]) -> str:
-    """Means by quarter of the first pass, or of a part of it, with the frozen twin's."""
+    """Render means by quarter of the first pass, or of a part, with the frozen twin's."""
     quarters: dict[tuple[str, str], list[str]] = {}
     for row in stream["differences"]:
         whole, is_quarter, _ = row["part"].partition("quarter")

@@ -12,7 +12,7 @@ _HITS = (4, 10)
 
 
 def score_chunks(facts: Mapping[str, Sequence[str]], run: Mapping[str, Sequence[str]]) -> PerQuery:
-    """hits@4, hits@10, map@10 and mrr@10 per query, in the order of ``facts``.
+    """Compute hits@4, hits@10, map@10 and mrr@10 per query, in the order of ``facts``.
 
     ``facts`` has at least one gold sentence per query, ``run`` the texts of its chunks, best first.
     """
@@ -21,7 +21,7 @@ def score_chunks(facts: Mapping[str, Sequence[str]], run: Mapping[str, Sequence[
 
 
 def _score_query(facts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
-    """The measures of one query.
+    """Compute the measures of one query.
 
     ``map@10 = Σ_r new(r) / r / min(|facts|, 10)`` with ``new(r)`` the facts that stand in the
     chunk at rank r and in none before.
@@ -44,5 +44,5 @@ def _score_query(facts: Sequence[str], texts: Sequence[str]) -> dict[str, float]
 
 
 def _strip_whitespace(text: str) -> str:
-    """A text without spaces and line breaks: chunking moves them."""
+    """Remove spaces and line breaks from a text: chunking moves them."""
     return text.replace(" ", "").replace("\n", "")

@@ -16,7 +16,7 @@ PerQuery = dict[str, list[float]]
 
 
 def score_rankings(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) -> PerQuery:
-    """recall@K and full@K (all gold among the first K) for each K, mrr@10 and ndcg@10.
+    """Compute recall@K, full@K (all gold among the first K), mrr@10 and ndcg@10 per query.
 
     ``run`` has documents by query, best first, each once; a query without any scores 0.
     """
@@ -32,7 +32,7 @@ def score_rankings(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[
 def _score_queries(
     measures: Mapping[str, Measure], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> PerQuery:
-    """Scores of ir-measures by name, as :func:`score_rankings`."""
+    """Compute scores of ir-measures by name, as :func:`score_rankings`."""
     judged = {query: dict.fromkeys(relevant, 1) for query, relevant in qrels.items()}
     ranked = {
         query: {document: float(-place) for place, document in enumerate(run.get(query, ()))}
@@ -49,5 +49,5 @@ def _score_queries(
 
 
 def _full_evidence(recall: Sequence[float]) -> list[float]:
-    """1 where all gold was found, else 0."""
+    """Return 1 where all gold was found, else 0."""
     return [float(value > _WHOLE) for value in recall]

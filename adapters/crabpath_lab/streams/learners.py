@@ -59,7 +59,7 @@ def require_ranking(found: Any, k: int, documents: AbstractSet[str] | None) -> N
 
 
 def require_turn(turn: object) -> None:
-    """Raise TypeError unless it is the turn that a learner may return."""
+    """Raise TypeError unless a learner has returned a turn's id or None."""
     if not isinstance(turn, str | None):
         msg = f"learn must return the id of a turn, which is a text, or None, not {turn!r:.80}"
         raise TypeError(msg)
@@ -78,7 +78,7 @@ class StreamLearner(Protocol):
     """Answers questions, and gets feedback on each answer."""
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The k best documents, best first."""
+        """Rank the k best documents, best first."""
 
     def learn(self, lesson: TaughtAnswer) -> str | None:
         """Learn from the feedback on the last answer; returns its turn, if there is one."""
@@ -95,7 +95,7 @@ class FrozenLearner:
     distinct: bool
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The k best documents, best first."""
+        """Rank the k best documents, best first."""
         return ranked_documents(
             self.memory.retrieve(
                 query, k=k, vector=vector, one_per_document=self.distinct, record=False
@@ -119,7 +119,7 @@ class CrabPathLearner:
     turn: Turn | None = None
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The k best documents, best first."""
+        """Rank the k best documents, best first."""
         answer = self.memory.retrieve(
             query, k=k, vector=vector, one_per_document=self.distinct, namespace=self.namespace
         )
@@ -129,7 +129,7 @@ class CrabPathLearner:
     def log_turn(
         self, vector: Vector, signal: SimulatedFeedback, gold: frozenset[str]
     ) -> LoggedTurn | None:
-        """The last turn for off-policy estimates, before it teaches; None without exploration.
+        """Log the last turn for off-policy estimates, before it teaches; None if not explored.
 
         A second query that is not recorded finds the documents without exploration.
         """
@@ -187,14 +187,14 @@ class ReorderingLearner:
     frozen: FrozenLearner
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The k best documents, best first."""
+        """Rank the k best documents, best first."""
         found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
         added = self.log_odds_bonus(found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
     def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
-        """Value to add to the log-odds of each document."""
+        """Compute the value to add to the log-odds of each document."""
         raise NotImplementedError
 
 
@@ -206,7 +206,7 @@ class BetaCounts(ReorderingLearner):
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
     def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
-        """Log-odds of use above what is usual."""
+        """Compute the log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
         documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
@@ -235,7 +235,7 @@ class MovingAverage(ReorderingLearner):
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
-        """The average, in log-odds."""
+        """Return the average, in log-odds."""
         return [2.0 * self.averages[r.chunk.document] for r in found]
 
     def learn(self, lesson: TaughtAnswer) -> None:
@@ -256,7 +256,7 @@ class QueryCache(ReorderingLearner):
     used: list[dict[str, RankedDocument]] = field(default_factory=list)
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The remembered documents, then the frozen ranking."""
+        """Rank the remembered documents first, then as the frozen ranking."""
         found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
         return list({**self._look_up(vector), **found}.values())[:k]
 
@@ -303,7 +303,7 @@ class NearestNeighbours(QueryCache):
     """
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The documents with the most votes."""
+        """Rank the documents with the most votes first."""
         found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
         votes = {d: _PRIOR / (1.0 + float(np.exp(-r.odds))) for d, r in found.items()}
         cosines = np.stack(self.queries) @ vector if self.queries else np.zeros(0)
@@ -318,7 +318,7 @@ class NearestNeighbours(QueryCache):
 def document_credits(
     ranked: Sequence[RankedDocument], signal: SimulatedFeedback
 ) -> dict[str, float]:
-    """Credit by document: by use where it is reported, else the outcome for all."""
+    """Assign credit by document: its use if reported, else the outcome."""
     if signal.relevant is not None:
         return {r.chunk.document: 0.0 for r in ranked} | {
             one.document: 1.0 for one in signal.relevant
@@ -330,7 +330,7 @@ def document_credits(
 
 
 def ranked_documents(answer: Answer) -> list[RankedDocument]:
-    """The documents of an answer with their log-odds."""
+    """List the documents of an answer with their log-odds."""
     return [
         RankedDocument(
             ReturnedChunk(item.node.id, item.node.document),

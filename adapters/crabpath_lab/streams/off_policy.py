@@ -30,7 +30,7 @@ class LoggedTurn(NamedTuple):
 
 
 def estimate_greedy_uses(turns: Iterable[LoggedTurn], *, seed: int = 0) -> dict[str, Any] | None:
-    """Documents used per question if nothing had been explored, estimated from logged turns.
+    """Estimate from logged turns how many documents would be used without exploration.
 
     ``ips`` is the mean of ``Σ used / propensity`` over the greedy documents that were returned
     (Horvitz & Thompson 1952), ``snips`` divides it by ``Σ 1 / propensity`` and multiplies by the
@@ -71,7 +71,7 @@ def estimate_greedy_uses(turns: Iterable[LoggedTurn], *, seed: int = 0) -> dict[
 
 
 def _weigh_returned(turn: LoggedTurn) -> dict[str, float]:
-    """``1 / propensity`` by id of the greedy chunks that were returned."""
+    """Weigh the greedy chunks that were returned by ``1 / propensity``, by id."""
     weights = {}
     for chunk in turn.greedy:
         chance = turn.propensities.get(chunk)

@@ -82,12 +82,12 @@ class StreamSchedule:
     arm: str = REPAIR_ARMS[0]
 
     def order_queries(self, queries: Sequence[str]) -> list[str]:
-        """The questions in the order in which they are asked."""
+        """Order the questions as they are asked."""
         rng = np.random.default_rng(self.seed)
         return [queries[place] for place in rng.permutation(len(queries))]
 
     def reword(self, text: str, epoch: int, place: int) -> str:
-        """The wording of a question in one pass."""
+        """Return the wording of a question in one pass."""
         if not epoch or not self.dropped:
             return text
         words = text.split()
@@ -96,7 +96,7 @@ class StreamSchedule:
         return " ".join(kept or words)
 
     def plan_passes(self, dataset: Dataset) -> list[list[Question]]:
-        """The questions of each pass."""
+        """List the questions of each pass."""
         order = self.order_queries(list(dataset.queries))
         middle, everyone = len(order) // 2, range(len(order))
         moves = self._draw_moves(dataset) if self.kind == "drift" else {}
@@ -126,13 +126,13 @@ class StreamSchedule:
         return [[ask(place, epoch) for place in everyone] for epoch in range(self.epochs)]
 
     def judge(self, dataset: Dataset) -> dict[str, frozenset[str]]:
-        """The relevant documents of each question when it was first asked, in the data's order."""
+        """List the relevant documents of each question when it was first asked."""
         passes = reversed(self.plan_passes(dataset))
         gold = {question.query: question.gold for asked in passes for question in asked}
         return {query: gold[query] for query in dataset.queries}
 
     def _draw_moves(self, dataset: Dataset) -> dict[str, str]:
-        """Pairs of documents that swap relevance, both ways: each drawn one and the most alike."""
+        """Draw documents; each swaps its relevance with the most similar one, mapped both ways."""
         words = {d.id: {*tokenise(d.page_content)} for d in dataset.documents if d.id}
         relevant = sorted(words.keys() & frozenset().union(*dataset.qrels.values()))
         drawn = np.random.default_rng([self.seed, 2]).permutation(len(relevant))
@@ -149,7 +149,7 @@ class StreamSchedule:
         return moves
 
     def list_parts(self, dataset: Dataset) -> list[StreamPart]:
-        """Parts that are summarised: passes, halves, quarters and those of the stream."""
+        """List the parts that are summarised: passes, halves, quarters, parts of the stream."""
         passes = self.plan_passes(dataset)
         sizes = [len(asked) for asked in passes]
         parts = [StreamPart(f"epoch {n}", n - 1, range(size)) for n, size in enumerate(sizes, 1)]

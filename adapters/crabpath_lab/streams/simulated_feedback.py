@@ -59,7 +59,7 @@ class FeedbackSimulator:
     chunks: Mapping[str, str] = field(default_factory=dict)
 
     def mislead(self) -> "FeedbackSimulator":
-        """Host that is wrong about everything that it reports."""
+        """Make a host that is wrong about everything that it reports."""
         return replace(self, noise=1.0)
 
     def simulate(
@@ -90,7 +90,7 @@ class FeedbackSimulator:
     def _name_relevant(
         self, shown: Sequence[ReturnedChunk], gold: frozenset[str], rng: np.random.Generator
     ) -> SimulatedFeedback:
-        """Used chunks, and one chunk of every document that is said to be relevant."""
+        """Report used chunks, and one chunk of every document that counts as relevant."""
         others = [document for document in self.chunks if document not in gold]
         # The same draws whatever was returned: the same reports are wrong for all learners.
         drawn = [(g, rng.random(), rng.random()) for g in sorted(gold)]
@@ -108,7 +108,7 @@ class FeedbackSimulator:
 
 
 def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
-    """Chunks followed by a chain that looks for as many documents as its answer needs.
+    """Select the chunks that a chain follows if it wants as many documents as its answer needs.
 
     ``read`` is what it reads, best first; ``gold`` what it needs.
     """

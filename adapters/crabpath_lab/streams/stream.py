@@ -61,7 +61,7 @@ LEARNER_FACTORIES: Mapping[str, Callable[[FrozenLearner], StreamLearner]] = Mapp
 
 
 def find_learner(name: str) -> Callable[[FrozenLearner], StreamLearner]:
-    """Maker of a learner, by its name, or by ``module:attribute``."""
+    """Find the maker of a learner by its name, or by ``module:attribute``."""
     made: Callable[[FrozenLearner], StreamLearner] = import_named(
         name, LEARNER_FACTORIES, "learner"
     )
@@ -88,7 +88,7 @@ class Stream:
     def run(
         self, dataset: Dataset, embeddings: Embeddings, settings: Settings | None = None
     ) -> dict[str, StreamResult]:
-        """Figures by learner, each beside those of the frozen twin on the same order."""
+        """Run the stream; figures by learner, beside those of the frozen twin on the same order."""
         parts, seed = self.schedule.list_parts(dataset), self.schedule.seed
         arms = REPAIR_ARMS if self.schedule.kind == "repair" else REPAIR_ARMS[:1]
         with open_scratch(embeddings=embeddings, settings=settings) as memory:
@@ -112,7 +112,7 @@ class Stream:
     def _run_passes(
         self, name: str, arm: str, memory: CrabPath, dataset: Dataset
     ) -> list[StreamPass]:
-        """The passes of a new learner."""
+        """Run the passes of a new learner."""
         memory.forget(namespace=NAMESPACE)
         frozen = FrozenLearner(memory, dataset.split)
         simulator = replace(self.simulator, chunks=_find_first_chunks(memory, dataset))
@@ -129,14 +129,14 @@ class Stream:
 
 
 def _find_first_chunks(memory: CrabPath, dataset: Dataset) -> dict[str, str]:
-    """Id of the first chunk by id of the document."""
+    """Map ids of documents to ids of their first chunks."""
     documents = [document.id for document in dataset.documents if document.id]
     chunks = memory.store.catalog.find_chunks(documents=documents)
     return {c.document: c.id for c in sorted(chunks, key=lambda c: -c.position)}
 
 
 def _method_run(done: list[StreamPass], dataset: Dataset) -> MethodRun:
-    """The first answer to each question, or that after a correction, in the data's order."""
+    """Collect each question's first answer, or that after a correction, in the data's order."""
     later = len(done[0].found) < len(dataset.queries)
     answers = {q: f for one in (done if later else done[::-1]) for q, f in one.found.items()}
     found = {
@@ -147,7 +147,7 @@ def _method_run(done: list[StreamPass], dataset: Dataset) -> MethodRun:
 
 
 def score_pass(dataset: Dataset, done: StreamPass, ks: Sequence[int]) -> PerQuery:
-    """Scores of one pass, in the order in which the questions were asked."""
+    """Score one pass, in the order in which the questions were asked."""
     run = {query: [item.chunk.document for item in found] for query, found in done.found.items()}
     qrels = {query: done.gold.get(query, dataset.qrels[query]) for query in done.found}
     return score_rankings(
@@ -163,7 +163,7 @@ def summarize_stream(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """One learner's stream as a JSON-safe record.
+    """Summarise one learner's stream as a JSON-safe record.
 
     ``epochs`` and ``frozen_epochs`` are means per pass, ``second_half`` and ``frozen_second_half``
     stand where the stream has that part, ``checkpoints`` are means of each tenth of every pass, and
@@ -193,7 +193,7 @@ def summarize_stream(
 def summarize_repair(
     arms: Mapping[str, Sequence[PerQuery]], parts: Sequence[StreamPart], *, seed: int
 ) -> list[dict[str, Any]]:
-    """Share of the loss by wrong feedback that its correction wins back.
+    """Compute the share of the loss by wrong feedback that its correction wins back.
 
     By part after the correction and by measure: the mean of each of ``REPAIR_ARMS``, and the net
     recovery, (repaired - wrong) / (clean - wrong), with its 95 % bootstrap interval over questions;
@@ -214,13 +214,13 @@ def summarize_repair(
 
 
 def _take(passes: Sequence[PerQuery], part: StreamPart) -> PerQuery:
-    """The scores of one part."""
+    """Select the scores of one part."""
     scores = passes[part.epoch]
     return {name: [values[place] for place in part.places] for name, values in scores.items()}
 
 
 def _select_metrics(*scores: PerQuery) -> list[tuple[Any, ...]]:
-    """Name and values of the measures that are reported, of several runs."""
+    """Select name and values of the measures that are reported, of several runs."""
     names = [name for name in scores[0] if name.startswith(("full@", "recall@"))]
     return [(name, *(one[name] for one in scores)) for name in names]
 

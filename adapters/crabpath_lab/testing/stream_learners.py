@@ -74,12 +74,12 @@ class LearnerTests:
 
     @pytest.fixture
     def writes(self) -> bool:
-        """Whether it learns in the memory, in a namespace of its own."""
+        """Whether the learner writes to the memory, in a namespace of its own."""
         return False
 
     @pytest.fixture
     def takes_back(self) -> bool:
-        """Whether a lesson that is corrected leaves no trace in its rankings."""
+        """Whether a corrected lesson leaves no trace in the learner's rankings."""
         return False
 
     @pytest.fixture
@@ -99,7 +99,7 @@ class LearnerTests:
     def test_it_ranks_the_best_documents(
         self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
-        """At most k, each once, with texts; the same as long as nothing is learned."""
+        """At most k, each once, with texts; equal until something is learned."""
         learner = make_learner(frozen)
         for k in (1, 3, 50):
             first, second = (_ask(learner, frozen, k) for _ in range(2))
@@ -110,7 +110,7 @@ class LearnerTests:
     def test_it_learns_from_feedback_of_every_kind(
         self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
-        """An outcome alone, uses, an answer, relevant documents that were not returned."""
+        """Feedback may be an outcome, uses, an answer, or relevant documents not returned."""
         learner = make_learner(frozen)
         for signal in _list_signals(_ask(learner, frozen)):
             _teach(learner, frozen, signal)
@@ -119,7 +119,7 @@ class LearnerTests:
     def test_every_lesson_can_be_corrected(
         self, make_learner: Callable[[FrozenLearner], StreamLearner], frozen: FrozenLearner
     ) -> None:
-        """By feedback of the same and of another kind."""
+        """The correction is feedback of the same or of another kind."""
         learner = make_learner(frozen)
         signals = [*_list_signals(_ask(learner, frozen))]
         for wrong, right in zip(signals, reversed(signals), strict=True):
@@ -133,7 +133,7 @@ class LearnerTests:
         *,
         takes_back: bool,
     ) -> None:
-        """Where it can take a lesson back."""
+        """Only for learners that can take a lesson back."""
         if not takes_back:
             pytest.skip("it does not take lessons back entirely")
         ids = sorted(frozen.memory.store.catalog.all_ids())[-3:]
@@ -153,7 +153,7 @@ class LearnerTests:
         *,
         writes: bool,
     ) -> None:
-        """Other learners of the stream use the same one."""
+        """Other learners of the stream use the same memory."""
         if writes:
             pytest.skip("it learns in the memory")
         learner, before = make_learner(frozen), frozen.memory.info()

@@ -76,7 +76,7 @@ export async function ask(body, onHop) {
       text = text.slice(end + 2);
       if (name === "hop") onHop(data);
       else if (name === "answer") return data;
-      else if (name === "error") throw new RequestError(503, data.error.message);
+      else if (name === "error") throw new RequestError(data.status, data.detail);
     }
     if (done) throw new RequestError(0, "the answer broke off: ask again");
   }
@@ -101,7 +101,7 @@ async function request(method, path, body, namespace, accept = "application/json
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(new URL(path, document.baseURI), {
+    response = await fetch(new URL(`v1/${path}`, document.baseURI), {
       method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error",
     });
   } catch {
@@ -109,5 +109,5 @@ async function request(method, path, body, namespace, accept = "application/json
   }
   if (response.ok) return response;
   const answer = await response.json().catch(() => null);
-  throw new RequestError(response.status, answer?.error?.message ?? `The server answered ${response.status}.`);
+  throw new RequestError(response.status, answer?.detail ?? `The server answered ${response.status}.`);
 }

@@ -39,11 +39,11 @@ class MiniLMEmbeddings(Embeddings):
         )
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Unit vectors of texts."""
+        """Embed texts as unit vectors."""
         return self._embed(texts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Unit vector of a question."""
+        """Embed a question as a unit vector."""
         return self._embed([text])[0]
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -58,7 +58,7 @@ class MiniLMEmbeddings(Embeddings):
         return found
 
     def _run(self, batch: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Vectors of texts, given as tokens."""
+        """Compute vectors of texts, given as tokens."""
         lengths = np.array([len(tokens) for tokens in batch])
         is_token = np.arange(lengths.max()) < lengths[:, None]
         padded = np.zeros(is_token.shape, dtype=np.int64)
@@ -70,7 +70,7 @@ class MiniLMEmbeddings(Embeddings):
 
 
 def _count_threads() -> int:
-    """OMP_NUM_THREADS, else the cores that this process may use."""
+    """Return OMP_NUM_THREADS, else the number of cores that this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if wanted.isdecimal() and int(wanted):
         return int(wanted)

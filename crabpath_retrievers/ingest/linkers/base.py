@@ -38,7 +38,7 @@ LostEdge = tuple[int, int, EdgeKind]
 
 
 class FoundPairs(NamedTuple):
-    """Changes that new nodes make.
+    """Pairs of nodes to join, and pairs that are joined no longer.
 
     Attributes:
         new: Pairs to join, which may be joined already.
@@ -57,12 +57,12 @@ class LinkUpdate(NamedTuple):
 
 
 class PairLinker(ABC):
-    """A linker in two steps: pairs are found in any order, edges made of them within limits.
+    """A linker in two steps: it finds pairs in any order, then makes edges of them within limits.
 
-    Which edges there are in the end depends on the documents, not on their order or batches: what
-    too many nodes share joins none of them, also those that it joined before, and of more edges
-    than a limit permits those stay whose other ends have the first ids. Finding only reads, so that
-    several processes can find the pairs of a large ingest.
+    The edges depend on the documents alone, not on their order or batches. What too many nodes
+    share joins none of them, and edges made before are deleted. Of more edges than a limit permits,
+    those stay whose other ends have the first ids. Finding only reads, so that several processes
+    can find the pairs of a large ingest.
 
     Attributes:
         kind: Kind of the edge from the first to the second node of a pair.
@@ -83,7 +83,7 @@ class PairLinker(ABC):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return the pairs of the new nodes, and those that they part.
+        """Return the pairs of the new nodes, and present pairs that no longer hold because of them.
 
         Args:
             new: The new nodes.
@@ -157,7 +157,7 @@ def join_with_way_back(
 def keep_freed(
     holders: Iterable[Sequence[int]], leaving: Collection[int], most: int
 ) -> Iterator[int]:
-    """Yield the remaining holders of what too many share, unless they are still too many."""
+    """Yield the remaining holders of what too many shared, if few enough are left."""
     gone = set(leaving)
     for keys in holders:
         if len(keys) > most and len(left := [k for k in keys if k not in gone]) <= most:
@@ -306,7 +306,7 @@ class LinkLinker(PairLinker):
 def _read_addressed(
     keys: Sequence[int], store: LinkQueries
 ) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
-    """Addresses by node, and all nodes that these lead to."""
+    """Read the addresses of each node, and all nodes that each address leads to."""
     addresses = store.addresses(keys)
     found = store.find_addressed(sorted({a for own in addresses.values() for a in own}))
     return addresses, found

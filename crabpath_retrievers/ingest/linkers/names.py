@@ -84,7 +84,7 @@ class MentionLinker(PairLinker):
     def _find_doubtful(
         self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
     ) -> set[Pair]:
-        """Find the mentions of nodes, and those that new owners of a name may have parted."""
+        """Find mentions to check again: by or of these nodes, and by names they share."""
         given, most = set(keys), self.settings.max_owners
         parted = [
             [key for key in found if key not in given]
@@ -182,21 +182,22 @@ class MentionLinker(PairLinker):
 def _read_owners(
     keys: Sequence[int], store: LinkQueries
 ) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
-    """Names by node, and all owners of these names."""
+    """Read the names of each node, and all owners of these names."""
     names = store.names(keys)
     return names, store.owners(sorted({name for found in names.values() for name in found}))
 
 
 def _count_words(tokens: Iterable[str]) -> int:
-    """Words of a name; the characters of scripts without spaces do not count."""
+    """Count the words of a name; characters of scripts without spaces do not count."""
     return sum(not is_character(token) for token in tokens)
 
 
 def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[str]:
-    """Return the names that a text has as such.
+    """Keep the names that a text uses as names.
 
-    They are names of several words; single words with a capital letter, or of a script without,
-    unless the text uses them as common nouns; and in scripts without spaces what stands alone.
+    These are names of several words; single words with a capital letter, or of a script without
+    capitals, unless the text uses them as common nouns; and, in scripts without spaces, names that
+    stand alone.
     """
     given = list(names)
     single = {n for n in given if not (" " in n or is_character(n) or is_signed(n))}
@@ -215,7 +216,7 @@ def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[s
 
 
 def _find_common_nouns(text: str, language: str | None) -> set[str]:
-    """Words that a text has more in lower case, and in German those that follow an article."""
+    """Find words more often in lower case and, in German, those that follow an article."""
     words = list(split_words(text))
     language = language or detect_language(text, [word.token for word in words])
     in_german = language == "de"
@@ -278,7 +279,7 @@ class SharedTermLinker(PairLinker):
             yield from store.find_few_referring(sorted(group), most).values()
 
     def _find_lost(self, doubtful: Collection[Pair], store: LinkQueries) -> set[Pair]:
-        """Find the pairs that share no term of few nodes any more."""
+        """Find the pairs that no longer share a term of few nodes."""
         terms = store.references(sorted({key for pair in doubtful for key in pair}), terms=True)
         shared = {(a, b): {*terms.get(a, ())} & {*terms.get(b, ())} for a, b in doubtful}
         most = self.settings.max_chunks_per_term

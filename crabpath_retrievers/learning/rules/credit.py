@@ -142,10 +142,10 @@ def limit_share(
 ) -> float:
     """Return the share of a giver's credit for a question that counts, at least 0.
 
-    It is infinite where nothing contradicts others. What others stand for is limited: the
-    documents whose support is above ``share`` of the greatest. Credit against these, and credit for
-    documents beside them, adds up to ``share`` of their support at most: of one giver who has
-    proved right, of all others together.
+    It is infinite where nothing contradicts others. Protected are documents whose support by others
+    is above ``share`` of the greatest. Credit against these, and credit for other documents, may
+    add up to ``share`` of their support: that of each giver who has proved right, or that of all
+    others together.
 
     Args:
         stated: The giver's credit by node id, if counted in full; below 0 against a document.
@@ -174,7 +174,7 @@ def limit_share(
 def split_voices(
     documents: Mapping[str, float], by_giver: Mapping[str, Mapping[str, float]]
 ) -> CreditByGiver:
-    """Credit for a question by giver, with that of nobody: what the others do not add up to."""
+    """Split the credit for a question by giver; the rest of the total is that of nobody, None."""
     rest = dict(documents)
     for credit in by_giver.values():
         for node, value in credit.items():
@@ -187,7 +187,7 @@ def split_voices(
 def has_proved_right(giver: str, voices: Iterable[Mapping[str, Mapping[str, float]]]) -> bool:
     """Whether a giver agrees with other named givers on enough questions, and on most.
 
-    ``voices`` are, by question, the credit that named givers gave.
+    ``voices`` has, for each question, the credit that named givers gave.
     """
     agreed = against = 0
     for by_giver in voices:
@@ -263,9 +263,9 @@ def infer_fault(turn: Turn, credit: Credit) -> dict[str, float]:
 def infer_relevance(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return P(document relevant | a failure was reported) of each followed document, by node id.
 
-    Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to
-    be none, and being followed raises the odds of relevance by a factor of 100. The more likely all
-    of them were relevant, the more likely the failure had another cause.
+    Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are assumed
+    to be false, and being followed raises the odds of relevance by a factor of 100. The more likely
+    all of them were relevant, the more likely the failure had another cause.
     """
     relevance = {
         item.node: _FOLLOWED_ODDS * p / (1.0 + (_FOLLOWED_ODDS - 1.0) * p)

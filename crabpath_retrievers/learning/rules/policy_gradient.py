@@ -82,11 +82,11 @@ def assign_edge_credit(
 
 
 def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge, ...]]:
-    """Yield the routes that would have led to used documents, had the walk not begun there.
+    """Yield routes that the walk considered and did not take to used documents.
 
-    Each goes as the walk went, and then by an edge that the walk considered and did not follow. A
-    route that passes the document itself would not have led to it. What search alone made an entry
-    needs none; what a past turn of the same question made one does.
+    Each goes as the walk went, then along an edge that was not followed, and does not pass the
+    document itself. A document that only search made an entry has none; one that a past turn of the
+    same question made an entry may have some.
     """
     seeds = {seed.node for seed in turn.seeds}
     used = {
@@ -108,7 +108,7 @@ def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge
 
 
 def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
-    """Order in which credits count: use, then blame, then what was not judged; nearest first."""
+    """Rank a credit: use comes first, then blame, then no judgement; of equal ones the nearest."""
     credit, hops = merit
     return credit > 0, abs(credit), -hops
 

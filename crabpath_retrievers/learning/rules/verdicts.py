@@ -80,8 +80,8 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
 
     A giver is a person by name, or the one person without a name, or whatever is no person. The
     last word of a giver counts; a person's before a teacher's, a model's and an observed event's,
-    in this order; those of two people both. The same id with other content is a change of mind. The
-    earlier ones were learned from, the latest last.
+    in this order. The words of two people both count. The same id with other content is a change of
+    mind. The earlier ones were learned from, the latest last.
     """
     outranked_by = repeats = completes = None
     replaces, rank = list[str](), _rank(given)
@@ -114,7 +114,7 @@ _ELSEWHERE = {
 
 
 def complete(given: Feedback, known: Feedback) -> Feedback:
-    """A verdict with what its giver said before of the same outcome, and does not say again."""
+    """Add to a verdict what its giver said before of the same outcome, and does not say again."""
     kept = dict[str, Any]()
     for name, others in _ELSEWHERE.items() if given.outcome == known.outcome else ():
         former = getattr(known, name)
@@ -138,7 +138,7 @@ def says_the_same(one: Feedback, other: Feedback) -> bool:
 
 
 def _rank(feedback: Feedback) -> int:
-    """Place of who gave it: 0 for a person; what was observed comes last."""
+    """Rank the giver of feedback: 0 for a person; observed events come last."""
     kind = parse_event_kind(feedback.feedback_id)
     if kind in OBSERVED_KINDS:
         return len(_RANKS) + OBSERVED_KINDS.index(kind)

@@ -150,7 +150,7 @@ def make_client() -> "Client":
 
 
 class _Pull:
-    """One pull."""
+    """One pull of feedback from a project."""
 
     def __init__(
         self, client: "Client", memory: FeedbackSink, policy: OutcomePolicy, namespace: str | None

@@ -82,7 +82,7 @@ class ReembeddingQueries(Queries):
     """Reads of the table that exists while an embedder is changed."""
 
     def get_identity(self) -> str | None:
-        """The embedder that is changed to, as text; None while none is."""
+        """Read the embedder that is being changed to, as text; None without a change."""
         with self._store.connect() as connection:
             if not sa.inspect(connection).has_table(reembedded.name):
                 return None
@@ -105,7 +105,7 @@ class ReembeddingQueries(Queries):
 
 
 def _select_waiting(kind: str) -> tuple[sa.Select[Any], Any]:
-    """Texts without a new vector, or with that of another text; and their key."""
+    """Select texts without a new vector, or with that of a former text; also return their key."""
     embedding, key = EMBEDDED[kind]
     mark = _QUERIES[kind][0]
     done = sa.exists().where(
@@ -133,7 +133,7 @@ def _decode(kind: str, key: Any, mark: str, *values: Any) -> EmbeddedText:
 
 
 def begin_reembedding(tx: Transaction, identity: str) -> None:
-    """Create the table of new vectors; what another change of the embedder left is deleted."""
+    """Create the table of new vectors; that of an earlier change is deleted."""
     lock_schema(tx.connection)
     s.reembedded.drop(tx.connection, checkfirst=True)
     s.reembedded.create(tx.connection)
@@ -144,10 +144,10 @@ def begin_reembedding(tx: Transaction, identity: str) -> None:
 def put_reembedded(
     tx: Transaction, given: Sequence[tuple[str, str, str, Vector]], *, adopted: bool = False
 ) -> None:
-    """Keep new vectors until all are there.
+    """Store new vectors until the switch.
 
-    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``; ``adopted`` ones
-    replace the old ones at once, after the switch.
+    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``. After the switch,
+    ``adopted`` vectors replace the old ones at once.
     """
     rows = [
         {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
@@ -183,7 +183,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
     """Delete the table of new vectors.
 
-    ``forgets`` says whether turns and corrections that came too late for it lose their old vectors.
+    With ``forgets``, turns and corrections without a new vector lose their old one.
     """
     for kind in ("turns", "feedback") if forgets else ():
         embedding, key = s.EMBEDDED[kind]
@@ -206,7 +206,7 @@ _log = logging.getLogger(__name__)
 
 
 class EmbedderChange:
-    """Embeds all texts of a memory again, and switches."""
+    """A change of the embedder: all texts are embedded again before the switch."""
 
     def __init__(self, services: Services) -> None:
         """Change the embedder of an open memory."""
@@ -240,9 +240,9 @@ class EmbedderChange:
         return total
 
     def resume(self) -> None:
-        """Finish what was interrupted after the switch; what was before it waits for its embedder.
+        """Finish a change that was interrupted after the switch; warn of one before it.
 
-        The caller opens the memory.
+        Called while the memory is opened.
         """
         text = ReembeddingQueries(self.store).get_identity()
         if text is None:
@@ -264,7 +264,7 @@ class EmbedderChange:
     def _adopt_at_once(
         self, new: Embedder, found: EmbedderIdentity, stored: EmbedderIdentity | None
     ) -> None:
-        """Use an embedder that needs nothing embedded; a change that was begun is given up."""
+        """Use an embedder that needs no new vectors; give up a change that was begun."""
         self.index.drop_next()
         self.store.write(end_reembedding)
         known = found if stored is None else stored._replace(name=found.name or stored.name)
@@ -274,7 +274,7 @@ class EmbedderChange:
             pass
 
     def _begin(self, found: EmbedderIdentity) -> VectorIndex:
-        """The next index, with what an earlier try with this embedder has left."""
+        """Open the next index, with the vectors of an earlier try with this embedder."""
         text = ReembeddingQueries(self.store).get_identity()
         anew = text is None or not are_same(parse_identity(text), found)
         following = self.index.open_next(anew=anew)
@@ -285,7 +285,7 @@ class EmbedderChange:
     def _embed_all(
         self, new: Embedder, following: VectorIndex, progress: Progress | None = None
     ) -> int:
-        """Embed what has no new vector yet; returns how many texts."""
+        """Embed all texts that have no new vector yet; returns how many."""
         self.store.flush()
         total = sum(ReembeddingQueries(self.store).count(kind) for kind in EMBEDDED)
         if total:
@@ -341,7 +341,7 @@ class EmbedderChange:
         following.delete(surplus)
 
     def _finish(self, new: Embedder) -> None:
-        """Tidy up after the switch, with what came too late for it."""
+        """Embed texts that came during the switch, and delete the tables of the change."""
         self.reindexing.episodes.catch_up()
         self.reindexing.notes.catch_up()
         if not self.index.local:
@@ -360,7 +360,7 @@ class EmbedderChange:
 
 
 def resume_change(services: Services) -> None:
-    """Finish what was interrupted after the switch to another embedder, as a memory is opened."""
+    """Finish a change of the embedder that was interrupted after the switch, at opening."""
     EmbedderChange(services).resume()
 
 

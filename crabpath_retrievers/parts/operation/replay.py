@@ -77,8 +77,8 @@ class ReplayCheck(NamedTuple):
 class _Row(NamedTuple):
     """A line, with the digest of all lines up to it.
 
-    ``past`` is None where it cannot be replayed; ``why`` says so, or why nothing can be learned.
-    The vector is None where the question is embedded when it is asked.
+    ``past`` is None if the line cannot be replayed; ``why`` is the reason, or why nothing can be
+    learned. The vector is None if the question is embedded when it is asked.
     """
 
     line: ReplayLine
@@ -152,7 +152,7 @@ class Replay:
         )
 
     def _read_checkpoint(self, file: Path, sessions: Path) -> ReplayCheckpoint:
-        """The progress that was saved."""
+        """Read the progress that was saved."""
         done = ReplayCheckpoint.load(file)
         digests = (
             digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line
@@ -167,7 +167,7 @@ class Replay:
         return done
 
     def _find_known(self, store: Store, names: Sequence[str]) -> set[str]:
-        """Names of the lines that were replayed before."""
+        """Select the names of the lines that were replayed before."""
         return store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:
@@ -186,7 +186,7 @@ class Replay:
     def _pass_over(
         self, lines: Iterable[tuple[ReplayLine, str]], done: ReplayCheckpoint
     ) -> Iterator[tuple[ReplayLine, str]]:
-        """The lines after a checkpoint; those before it are counted."""
+        """Yield the lines after a checkpoint, and count those before it."""
         for line, digest in lines:
             if line.number <= done.line:
                 self._counts["before"] += 1
@@ -194,7 +194,7 @@ class Replay:
                 yield line, digest
 
     def _embed(self, rows: Sequence[_Row]) -> list[_Row]:
-        """The rows with vectors of the questions that were not asked before."""
+        """Embed the questions of rows, unless they were asked before."""
         rows = self._match(rows)
         names = {row.line.number: row.line.name(self._namespace) for row in rows}
         known = self._find_known(self._services.store, [*names.values()])
@@ -211,7 +211,7 @@ class Replay:
         return [row._replace(vector=found.get(row.line.number)) for row in rows]
 
     def _match(self, rows: Sequence[_Row]) -> list[_Row]:
-        """The rows with ids of documents in the place of their titles.
+        """Replace titles in rows by ids of documents.
 
         A row of whose relevant documents, or else irrelevant ones, the memory has none gets
         the reason: the outcome beside them is not about the documents that it has.
@@ -318,7 +318,7 @@ class Replay:
         return counted if why else (*counted, status), why
 
     def _ask(self, store: Store, past: ReplayRecord, name: str, vector: Vector | None) -> str:
-        """Id of the turn."""
+        """Ask the question of a line; returns the id of the turn."""
         services = self._services
         options: QueryOptions = {
             "k": self._k,

@@ -32,12 +32,12 @@ _COPIED = 64  # rows from which COPY is used
 def create_vector_tables(
     tx: Transaction, dimension: int | None = None, table: str = DOCUMENTS
 ) -> None:
-    """Create what vectors need, unless it exists.
+    """Create the extension and the tables for vectors, unless they exist.
 
     Args:
         tx: The transaction.
-        dimension: Of the vectors, for their tables; None for the extension of PostgreSQL alone.
-        table: That of the documents: the present or the next one.
+        dimension: Dimension of the vectors; None creates only the extension.
+        table: Table of the documents: the present or the next one.
     """
     lock_schema(tx.connection)
     extension = ensure_extension(tx.connection)
@@ -46,7 +46,7 @@ def create_vector_tables(
 
 
 def switch_vector_tables(tx: Transaction) -> None:
-    """Put the table of the next index in the place of that of the documents."""
+    """Replace the table of the documents by that of the next index."""
     lock_schema(tx.connection)
     switch_tables(tx.connection)
 

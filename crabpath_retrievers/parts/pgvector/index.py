@@ -63,7 +63,7 @@ class PgVectorIndex(VectorIndex):
         return f"pgvector in {self._store.name}"
 
     def open_sibling(self, name: str) -> "PgVectorIndex":
-        """The collection of a namespace."""
+        """Open the collection of a namespace."""
         return PgVectorIndex(self._store, name)
 
     def list_siblings(self) -> list[str]:
@@ -76,7 +76,7 @@ class PgVectorIndex(VectorIndex):
             self._store.write(delete_vectors, None, self._collection)
 
     def open_next(self, *, anew: bool) -> "PgVectorIndex":
-        """The documents of another embedder, in a table of their own."""
+        """Open an index for another embedder, in a table of its own."""
         if anew:
             self.drop_next()
         return PgVectorIndex(self._store, NEXT)
@@ -86,7 +86,7 @@ class PgVectorIndex(VectorIndex):
         self._store.write(drop_next_vectors)
 
     def use_next(self, following: VectorIndex) -> None:  # noqa: ARG002  it has the same name now
-        """Look at the table again, which has another dimension."""
+        """Forget the type of the vectors, as the table has another dimension now."""
         self._type = None
 
     def upsert(
@@ -106,7 +106,7 @@ class PgVectorIndex(VectorIndex):
         texts: Sequence[str],
         metadatas: Sequence[Mapping[str, Any]],
     ) -> tuple[Change, ...]:
-        """Change that adds vectors in the transaction that publishes their documents."""
+        """Return the change that adds vectors when their documents are published."""
         if not ids:
             return ()
         if self._find_type() is None:
@@ -153,7 +153,7 @@ class PgVectorIndex(VectorIndex):
         return set() if self._find_type() is None else self._queries.find_existing(ids)
 
     def count_and_find(self, ids: Sequence[str]) -> tuple[int, set[str]]:
-        """Number of vectors, and those of the ids that exist."""
+        """Count the vectors, and select the ids that exist."""
         return self.count(), self.find_existing(ids)
 
     def ids(self) -> Iterable[list[str]]:
@@ -188,7 +188,7 @@ _JOINTS = {"$and": (" AND ", "true"), "$or": (" OR ", "false")}  # and what none
 
 
 def to_condition(given: object) -> Condition:
-    """A filter in the language of :mod:`~...core.metadata` as a condition of SQL."""
+    """Translate a filter in the language of :mod:`~...core.metadata` to a condition of SQL."""
     if not isinstance(given, Mapping) or not given:
         msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {format_value(given)}"
         raise InvalidInputError(msg)

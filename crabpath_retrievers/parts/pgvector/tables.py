@@ -40,7 +40,7 @@ class Condition(NamedTuple):
 
 
 def find_rows(collection: str | None) -> tuple[str, Condition]:
-    """Table of a collection of a namespace, or of the documents (None), and which rows it is."""
+    """Find table and row filter of a vector collection; None selects the documents."""
     if collection in {None, NEXT}:
         return collection or DOCUMENTS, Condition("true")
     return COMPANIONS, Condition("collection = %s", (collection,))
@@ -53,7 +53,7 @@ class Extension(NamedTuple):
     version: str
 
     def name(self, what: str) -> str:
-        """The name of a type or class of operators with its schema."""
+        """Qualify a type or class of operators by the schema of the extension."""
         return f"{_quote(self.schema)}.{what}"
 
 
@@ -92,12 +92,12 @@ class VectorType(NamedTuple):
 
 
 def format_vector(vector: Vector) -> str:
-    """A vector ``[d]`` as pgvector reads it."""
+    """Format a vector ``[d]`` as pgvector reads it."""
     return to_json(vector.tolist()).decode()
 
 
 def pack_vector(vector: Vector) -> bytes:
-    """A vector ``[d]`` in the binary format of pgvector: dimension, zero, big-endian floats."""
+    """Pack a vector ``[d]`` for pgvector: dimension, zero, big-endian floats."""
     return pack(">HH", vector.size, 0) + vector.astype(">f4").tobytes()
 
 
@@ -170,7 +170,7 @@ def create_tables(
 
 
 def switch_tables(connection: sa.Connection) -> None:
-    """Put the next table of documents in the place of the other, with empty companions."""
+    """Replace the table of documents by the next one, with empty companions."""
     extension, dimension = find_extension(connection), find_dimension(connection, NEXT)
     for table in (DOCUMENTS, COMPANIONS):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")

@@ -32,7 +32,7 @@ _HALF = 0.5  # of an episode: counts that were undone are not exactly 0
 
 
 def find_whole(level: int) -> RegionKey:
-    """All regions of a level together: those of documents, or the states of agents."""
+    """Return the region that stands for all regions of a level, or for all states of agents."""
     return (min(level, 0), 0)
 
 
@@ -97,7 +97,7 @@ class RegionCounts:
 
     @cached_property
     def won_regions(self) -> frozenset[int]:
-        """Keys of the regions in which an episode was that was won."""
+        """Keys of the regions that an agent passed in an episode that it won."""
         arrivals = (step for step in self.steps if step.region and not step.action)
         return frozenset(step.region for step in arrivals if step.ends > _HALF)
 

@@ -53,7 +53,7 @@ class MemoryRegions(MemoryPart):
         return self._services.regions.levels()
 
     def assign(self, vector: str | Sequence[float], level: int | None = None) -> str:
-        """The region of a text or a vector: the id of the nearest hub.
+        """Find the region of a text or a vector: the id of the nearest hub.
 
         It does not depend on the vector store or on the order in which documents were added. A
         new hub takes over the nodes that are nearer to it.
@@ -245,7 +245,7 @@ class MemoryRegions(MemoryPart):
         return vectors
 
     def _default_actions(self, nodes: Sequence[str | None], namespace: str) -> list[str]:
-        """The actions between documents, read from the graph."""
+        """Find the actions from each document to the next, from edges or metadata."""
         known = [node for node in nodes if node is not None]
         if len(known) != len(nodes):
             msg = "give actions: only between documents are they known from the graph"
@@ -340,7 +340,7 @@ class RegionMDP(RegionModel):
 
 
 def _find_region(services: Services, vector: str | Sequence[float], hubs: Hubs) -> str:
-    """The id of the hub that is nearest to a text or a vector."""
+    """Find the hub that is nearest to a text or a vector; its id."""
     if isinstance(vector, str):
         _checked_texts(vector, "a text")
     if not hubs.keys:
@@ -351,12 +351,12 @@ def _find_region(services: Services, vector: str | Sequence[float], hubs: Hubs) 
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
-    """One or several values as a list; a single text is one value, not its characters."""
+    """List one or several values; a single text is one value, not its characters."""
     return [values] if isinstance(values, str) else require_list(name, values)
 
 
 def _checked_texts(texts: Any, name: str) -> list[str]:
-    """One or several texts as a list.
+    """List one or several texts.
 
     Raises:
         InvalidInputError: One of them is empty.

@@ -63,7 +63,7 @@ class RegionModels:
         return RegionModel(self.store, hubs, self.settings, namespace, counted)
 
     def reader(self, namespace: str, level: int) -> Callable[[], Hubs]:
-        """Return what reads the present hubs of a level; the states of agents are a namespace's."""
+        """Return a function that reads the hubs of a level, or the states of agents."""
         if level == STATES:
             return StateHubs(self.store, namespace)
         return partial(self.regions.hubs, level)
@@ -94,7 +94,7 @@ class StateHubs:
         self._known: tuple[tuple[int, int], Hubs] | None = None
 
     def __call__(self) -> Hubs:
-        """The newest 10,000 states; none before an episode in words."""
+        """Read the newest 10,000 states; none before an episode in words."""
         clock = self._store.walk.get_clock(self._namespace)
         version = (clock.key, clock.learned)
         if self._known is None or self._known[0] != version:

@@ -27,7 +27,7 @@ class RegionSummary(NamedTuple):
     """Summary of one region.
 
     Attributes:
-        region, title: Of its hub.
+        region, title: Id and title of its hub.
         arrivals: Weighted number of turns and episodes in it.
         quality: P(success) of these, in (0, 1).
         actions: Its actions, best first.
@@ -46,7 +46,7 @@ class PlacedRegion(NamedTuple):
     """A region on the map.
 
     Attributes:
-        region, title: Of its hub.
+        region, title: Id and title of its hub.
         size: Number of chunks in it; an estimate in a corpus of more than 10,000.
         x, y: Its place: the first two principal components of the hubs' vectors.
         arrivals: Weighted number of turns and episodes of the namespace in it.
@@ -228,7 +228,7 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
 
 
 def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
-    """Number of chunks by key of the region, from a sample in a large corpus."""
+    """Estimate the number of chunks by key of the region; from a sample in a large corpus."""
     health = HealthQueries(models.store)
     vectors = models.store.regions.get_vectors(health.sample(_MOST_SAMPLED))
     if not vectors:
@@ -243,7 +243,7 @@ _AXES = 2
 
 
 def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
-    """Hubs on their first two principal components, shape ``[hubs, 2]``.
+    """Project hubs on their first two principal components, shape ``[hubs, 2]``.
 
     The largest loading of each component is positive, so that a plot does not flip between runs.
     """

@@ -135,7 +135,7 @@ class TypedGraphs:
 
 
 class _Homes:
-    """Hubs of the finest regions, by the ids of their nodes; none in a small corpus."""
+    """Finds the finest region of nodes, named by its hub; none in a small corpus."""
 
     def __init__(self, read: Reader, regions: RegionIndex, clock: Clock) -> None:
         levels = regions.levels(clock.hubs, read) if clock.hubs else ()

@@ -99,7 +99,7 @@ class MemoryGraph(MemoryPart):
         self._graphs = TypedGraphs(services.regions, services.settings.learning)
 
     def _view(self, namespace: str) -> NamespaceView:
-        """The view of one namespace."""
+        """Make the view of one namespace."""
         services = self._services
         name = parse_namespace(namespace)
         return NamespaceView(services.store, services.index, services.notes, self._graphs, name)
@@ -579,7 +579,7 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
 
 
 def _read_all_keys(scope: NamespaceView) -> set[int]:
-    """Keys of all chunks and of the notes of the namespace."""
+    """Read the keys of all chunks and of the notes of the namespace."""
     store = scope.store
     notes = store.notes.ids(scope.clock.key) if scope.clock.notes else ()
     ids = split_batches([*store.catalog.chunk_ids(), *notes], _AT_ONCE)
@@ -588,7 +588,7 @@ def _read_all_keys(scope: NamespaceView) -> set[int]:
 
 
 def _read_sources(scope: NamespaceView, ids: Sequence[str]) -> dict[str, str]:
-    """Sources by id; of notes those that they carry when they are returned."""
+    """Read sources by id; for a note the source with which it is returned."""
     chunks = {chunk.id: chunk.source for chunk in scope.store.catalog.find_chunks(ids=ids)}
     others = [node for node in ids if node not in chunks]
     notes = scope.store.notes.get_facts(others, scope.namespace)

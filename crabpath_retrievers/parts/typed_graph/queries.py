@@ -81,17 +81,17 @@ class WeightRange(NamedTuple):
     least: float = 0.0
 
     def holds(self, weight: float) -> bool:
-        """Whether a weight is meant."""
+        """Whether a weight is in the range."""
         return self.low <= weight <= self.high and abs(weight) >= max(self.least, _EPSILON)
 
     def where(self, weight: Any) -> list[sa.ColumnElement[bool]]:
-        """Range as conditions on a column."""
+        """Return the range as conditions on a column."""
         least = max(self.least, _EPSILON)
         return [weight.between(self.low, self.high), sa.func.abs(weight) >= least]
 
 
 def sort_edges(found: Iterable[TypedEdge]) -> list[TypedEdge]:
-    """Edges by their absolute weight, strongest first; equal ones in the order of their ends."""
+    """Sort edges by absolute weight, strongest first; equal ones by the keys of their ends."""
     return sorted(found, key=_rank_edge)
 
 
@@ -163,7 +163,7 @@ class NodeFacts(NamedTuple):
 
 
 def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:
-    """Columns of the given node and of the other one."""
+    """Return the columns of the given node and of the node at the other end."""
     ends = table.c.source, table.c.target
     return ends if direction == "out" else (ends[1], ends[0])
 
@@ -245,7 +245,7 @@ class TypedQueries(Queries):
         *,
         since: int,
     ) -> tuple[list[TypedEdge], int]:
-        """The strongest edges of a node, and the number of all that are meant.
+        """Find the strongest edges of a node, and the number of all with such weights.
 
         Typed edges are not among them, nor edges to nodes that the namespace does not see.
 
@@ -297,9 +297,9 @@ class TypedQueries(Queries):
     def _read_moving(
         self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
     ) -> dict[tuple[int, int], tuple[TypedEdge, bool, bool]]:
-        """The edges whose weight the namespace learned, or decays in it, by far end and kind.
+        """Read edges whose weights the namespace has learned or lets decay, by end and kind.
 
-        With each, whether the text has it, too, and whether the namespace sees its end.
+        Each comes with whether the text has it, too, and whether the namespace sees its end.
         """
         found: dict[tuple[int, int], tuple[TypedEdge, bool, bool]] = {}
         other, end = nodes.alias("other"), nodes.alias("end")

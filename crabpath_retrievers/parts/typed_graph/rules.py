@@ -107,7 +107,7 @@ def learn_typed_edges(
 
 
 def _observe_causes(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
-    """Edges from the entry node to documents used in a success, or followed in a failure."""
+    """Yield edges from the entry to documents used in a success or followed in a failure."""
     for item, value in _list_credited(turn, credit):
         entry = find_entry(turn, item)
         if entry and entry != item.node:
@@ -117,7 +117,7 @@ def _observe_causes(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
 
 
 def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
-    """Edges from the entry node to documents that a failed turn returned and stated as unused."""
+    """Yield edges from the entry to documents that a failed turn returned, stated as unused."""
     if credit.outcome >= 0:
         return
     strength = credit.weight * -credit.outcome
@@ -131,7 +131,7 @@ def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]
 def _observe_regions(
     turn: Turn, credit: Credit, situation: TypedEdgeContext
 ) -> Iterator[EdgeObservation]:
-    """Edges from the region of the query to the regions of the documents; may be the same one."""
+    """Yield edges from the query's region to those of the documents, perhaps to itself."""
     if situation.query_hub is None or not turn.returned:
         return
     totals: defaultdict[str, float] = defaultdict(float)
@@ -150,7 +150,7 @@ def _observe_regions(
 def _observe_same_action(
     turn: Turn, credit: Credit, existing: Mapping[EdgeId, float]
 ) -> Iterator[EdgeObservation]:
-    """Edges from each used document to at most two others found by the same action type.
+    """Yield edges from each used document to at most two others found by the same action.
 
     The first was used in this turn as well, the next in rank. The second comes from earlier turns:
     the strongest ``caused_success`` (after a failure ``caused_failure``) of the same entry, among
@@ -201,7 +201,7 @@ def _map_actions(turn: Turn) -> dict[str, str]:
 def _observe_order(
     used: Sequence[ReturnedDocument], credit: Credit, before: Sequence[str]
 ) -> Iterator[EdgeObservation]:
-    """Edges along the paths to used documents, and from documents that the turn before used.
+    """Yield edges along paths to used documents, and from documents used by the turn before.
 
     They hold the order only; the outcome is in the other kinds.
     """

@@ -40,7 +40,7 @@ def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _require_writable(connection: sa.Connection, found: int, wanted: int) -> None:
-    """SQLite files that cannot be written are refused before, where they are opened."""
+    """Refuse a store that needs an upgrade and cannot be written."""
     if connection.dialect.name == "sqlite":
         return
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on":

@@ -49,7 +49,7 @@ from crabpath_retrievers.storage.sql_tools import (
 
 
 class StoredChunk(NamedTuple):
-    """Identity of a document chunk, by which a change is seen."""
+    """Ids, source, position and digest of a stored chunk, to detect changes."""
 
     id: str
     document: str
@@ -139,7 +139,7 @@ class Catalog(Queries):
     """Reads of documents; the methods for work on the whole corpus say so."""
 
     def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
-        """Nodes by id, without vectors; unknown ids are left out.
+        """Read nodes by id, without vectors; unknown ids are left out.
 
         Notes are visible to the namespace with this key only.
         """
@@ -151,7 +151,7 @@ class Catalog(Queries):
         return found
 
     def get_titles(self, ids: Iterable[str], *, namespace: int = 0) -> dict[str, str]:
-        """Titles of nodes by id, of those without one the sources.
+        """Read titles of nodes by id; the source stands for a missing title.
 
         Nodes that a namespace (by key) does not see are left out.
         """
@@ -173,7 +173,7 @@ class Catalog(Queries):
         matches: MetadataTest | None = None,
         owner: int = 0,
     ) -> list[Node]:
-        """Visible chunks, without vectors, the oldest first.
+        """List visible chunks, without vectors, the oldest first.
 
         Args:
             limit: How many at most.
@@ -212,7 +212,7 @@ class Catalog(Queries):
     def count_by_source(
         self, limit: int, *, under: str | None = None, after: str | None = None
     ) -> dict[str, int]:
-        """Number of visible chunks of each source, in the order of their names.
+        """Count the visible chunks of each source, in the order of the sources' names.
 
         Only sources that begin with ``under``, and stand after ``after``.
         """
@@ -238,7 +238,7 @@ class Catalog(Queries):
         return [metadata for metadata in found if isinstance(metadata, dict)]
 
     def find_outer_sources(self) -> list[str]:
-        """The first and the last source that are absolute paths; empty without any."""
+        """Find the first and the last source that are absolute paths; empty without any."""
         bounds = (contents.c.source >= "/", contents.c.source < "0")  # "0" follows "/"
         ends = [
             self._scalar(sa.select(end(contents.c.source)).where(*bounds))
@@ -345,7 +345,7 @@ class Catalog(Queries):
         return list(dict.fromkeys(found))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
-        """Unit vectors of documents by id, shape ``[d]``, in half precision."""
+        """Read unit vectors of documents by id, shape ``[d]``, in half precision."""
         query = sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.owner <= 0)
         return {n: decode_vector(vector) for n, vector in self._rows_in(query, nodes.c.id, ids)}
 
@@ -405,7 +405,7 @@ class Catalog(Queries):
         return bool(self._scalar(sa.select(sa.or_(*queues))))
 
     def find_unfinished_work(self, fact: str) -> tuple[bool, str]:
-        """Unfinished work, and the value of a fact of the store; empty without it."""
+        """Return whether an ingest is unfinished, and the value of a metadata row, or ""."""
         queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
         value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
         ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
@@ -445,14 +445,14 @@ class Catalog(Queries):
 
 
 def _begins_with(text: str) -> sa.ColumnElement[bool]:
-    """Whether a source begins with a text; read from the index of the sources."""
+    """Condition: the source begins with a text; read from the index of the sources."""
     source = contents.c.source
     # The last code point stands behind all that texts consist of.
     return sa.and_(source >= text, source < f"{text}\U0010ffff")
 
 
 def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnElement[bool]]:
-    """Condition on the chunks that a list has after one with this source and key."""
+    """Conditions: the chunk comes in a list after the one with this source and key."""
     source, key = place
     if under is None:
         # Both bounds: PostgreSQL would read the other table from its first row.
@@ -462,7 +462,7 @@ def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnEle
 
 
 def _passes(matches: MetadataTest, text: str) -> bool:
-    """Whether stored metadata pass a test; damaged ones do not."""
+    """Whether stored metadata pass a test; damaged metadata do not."""
     with suppress(ValueError, RecursionError):
         return matches(json.loads(text))
     return False
@@ -558,7 +558,7 @@ SELECT value, (
 
 @cache
 def _build_lookup(by: sa.Column[Any], of: sa.Column[Any]) -> CompiledSelect:
-    """Build a select of two columns by the values of the first."""
+    """Build a select of two columns where the first has one of some values."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
     return CompiledSelect(sa.select(by, of).where(by.in_(wanted)))
 
@@ -594,7 +594,7 @@ class LinkQueries(Queries):
     def _pairs(
         self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
     ) -> Iterable[tuple[Any, ...]]:
-        """Values of two columns, for some values of the first."""
+        """Read the values of two columns where the first has one of some values."""
         if len(values) < _FEW:
             return self._lookup(_build_lookup(by, of), values)
         # Past the statement that is compiled for every length, which the driver parses in Python.
@@ -603,7 +603,7 @@ class LinkQueries(Queries):
     def _group(
         self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
     ) -> dict[Any, list[Any]]:
-        """Values of a column by those of another one; values that do not occur are left out."""
+        """Group values of a column by those of another one; missing values are left out."""
         return _group_by_key(self._pairs(by, of, values))
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
@@ -631,7 +631,7 @@ class LinkQueries(Queries):
         return self._group(names.c.name, names.c.node, candidates)
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
-        """The first stored name that is a text, or begins with it and another word, by text.
+        """Find, for each text, the first stored name that is it, or continues it by a word.
 
         Texts with which no name begins are left out.
         """
@@ -644,7 +644,7 @@ class LinkQueries(Queries):
             }
 
     def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]] | None:  # noqa: ARG002
-        """Second words of all names by each first word; None where that is not worth its cost."""
+        """Map first words of stored names to second words; None if this reader does not."""
         return None
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
@@ -654,7 +654,7 @@ class LinkQueries(Queries):
     def find_phrases(
         self, phrases: Iterable[tuple[str, ...]], limit: int
     ) -> dict[tuple[str, ...], list[int]]:
-        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""
         distinct = list(dict.fromkeys(phrases))
         return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
@@ -686,7 +686,7 @@ class LinkQueries(Queries):
         return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the chunks of each source in order of the text.
+        """Read the keys of the chunks of each source, in the order of the text.
 
         Documents of one source are in the order in which they were added, chunks by position.
         """
@@ -709,7 +709,7 @@ class LinkQueries(Queries):
 
 
 class RememberedLinks(LinkQueries):
-    """Reader that looks up words once, while no document is added or removed."""
+    """Reader that looks up each word once; valid while no document is added or removed."""
 
     def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
         """Read from ``store`` and its full-text index."""
@@ -722,7 +722,7 @@ class RememberedLinks(LinkQueries):
         return _remember(self._names, texts, super().find_longer_names)
 
     def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]]:
-        """Second words of all names by each first word: read once, they spare most look-ups."""
+        """Map first words of stored names to second words, read once for all look-ups."""
         if len(self._seconds) > _MAX_REMEMBERED:
             self._seconds.clear()
         if new := [first for first in firsts if first not in self._seconds]:
@@ -735,7 +735,7 @@ class RememberedLinks(LinkQueries):
 
 
 class PublishedLinks(LinkQueries):
-    """Reader right after some chunks were published, whose facts it does not read again."""
+    """Reader that knows the chunks just published, and reads all others from the store."""
 
     def __init__(
         self, store: ReadableStore, fulltext: FullTextReader, published: Mapping[int, Node]
@@ -750,7 +750,7 @@ class PublishedLinks(LinkQueries):
         take: Callable[[int, Node], T],
         look_up: Callable[[list[int]], Mapping[int, T]],
     ) -> dict[int, T]:
-        """Facts of chunks by key, known or looked up; empty ones are left out."""
+        """Return values by key, of published chunks or looked up; empty ones are left out."""
         other = [key for key in keys if key not in self._published]
         own = {key: take(key, self._published[key]) for key in keys if key in self._published}
         known = {key: value for key, value in own.items() if value}
@@ -794,7 +794,7 @@ def _select_terms(values: Iterable[str], *, terms: bool) -> list[str]:
 def _remember(
     known: dict[str, T | None], wanted: Sequence[str], look_up: Callable[[list[str]], dict[str, T]]
 ) -> dict[str, T]:
-    """Values of the wanted words that have one; those that are not known yet are looked up."""
+    """Return the known values of wanted words; words asked for the first time are looked up."""
     if len(known) > _MAX_REMEMBERED:
         known.clear()
     if new := [word for word in wanted if word not in known]:

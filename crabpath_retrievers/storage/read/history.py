@@ -105,10 +105,10 @@ class FeedbackRecord(NamedTuple):
 
 
 class StoredEffects(NamedTuple):
-    """The effects of one feedback, as far as the store does not subtract them itself.
+    """Effects of one feedback that must be undone outside of the store's own tables.
 
-    ``later`` are the outcomes, not undone, that entered the baseline after it, in order; episodes
-    are those that it added to, notes those that it created or repeated.
+    ``later`` are the outcomes, not undone, that entered the baseline after it, in order.
+    ``episodes`` were extended by it, and ``notes`` created or repeated.
     """
 
     model: ModelEffects
@@ -229,9 +229,9 @@ class HistoryQueries(Queries):
         return about[:limit]
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
-        """Id and namespace of feedback that can be undone and matches a filter, in that order.
+        """Find feedback that matches a filter and can be undone: id and namespace, in that order.
 
-        Waiting feedback comes first, then applied feedback, last learned first.
+        Waiting feedback comes first, then applied feedback, the last learned first.
         """
         learned = sa.func.coalesce(feedback_effects.c.sequence, 0)
         query = (
@@ -248,7 +248,7 @@ class HistoryQueries(Queries):
         return [(name, space) for name, space in self._rows(query)]
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
-        """The effects of feedback of a namespace, by its key; None when none are stored."""
+        """Read the effects of a feedback; None if none are stored. ``namespace`` is a key."""
         e, later = feedback_effects.c, feedback_effects.alias().c
         query = sa.select(e.sequence, e.record, e.ranker)
         rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))
@@ -386,7 +386,7 @@ _DECIMALS = 9
 def _trace_back(
     moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
 ) -> dict[int, tuple[float, float]]:
-    """Weights before and after each change, by its number; those of dropped edges are left out."""
+    """Compute weights before and after each change, by its number, without dropped edges."""
     of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
     for move in moves:
         of_edge[move.source, move.target, move.kind].append(move)
@@ -424,7 +424,7 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
 def _select_weight_changes(
     namespace: str, sources: Iterable[str], targets: Iterable[str]
 ) -> sa.Select[Any]:
-    """Weight changes between these nodes, each with its rank from the newest of its edge."""
+    """Select weight changes between nodes, each with its rank from the newest of its edge."""
     edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
     place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
     one, other = nodes.alias(), nodes.alias()

@@ -241,7 +241,7 @@ _KINDS = [kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
 
 
 def _select_edges(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select rows of edges that leave nodes, in one namespace."""
+    """Select rows of edges that leave some nodes, in one namespace."""
     return (
         sa.select(table.c.source, table.c.target, table.c.kind, *columns)
         .join(namespaces, namespaces.c.key == table.c.namespace)
@@ -297,7 +297,7 @@ class LearnedQueries(Queries):
         return decode_state(rows[0]) if rows else NamespaceState(Clock(0, 0, 0.0))
 
     def get_tuning(self, namespace: str) -> tuple[str | None, str | None]:
-        """Knobs and tuning state of a namespace, as JSON; None where there are none."""
+        """Read knobs and tuning history of a namespace, as JSON; None where there are none."""
         query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
         rows = self._rows(query.where(namespaces.c.name == namespace))
         return (rows[0].knobs, rows[0].tuning) if rows else (None, None)
@@ -308,7 +308,7 @@ class LearnedQueries(Queries):
         return {key: UsageCounts(*counts) for key, *counts in rows}
 
     def rank_by_use(self, namespace: int, limit: int, *, least: bool) -> list[DocumentUse]:
-        """Used chunks and notes that a namespace sees, the most or the ``least`` useful first."""
+        """List used chunks and notes that a namespace sees, the most or ``least`` useful first."""
         wins, losses = usage.c.wins, usage.c.losses
         useful = (wins + 1.0) / (wins + losses + 2.0)
         query = (
@@ -324,7 +324,7 @@ class LearnedQueries(Queries):
     def list_namespaces(
         self, names: Iterable[str] | None, after: str, limit: int
     ) -> list[NamespaceRecord]:
-        """Namespaces, or those of ``names``, behind ``after`` in the order of the database."""
+        """List namespaces, or some of these ``names``, behind ``after`` in order of names."""
         n = namespaces.c
         given = sa.select(sa.func.count()).where(feedback.c.namespace == n.name)
         query = sa.select(
@@ -347,7 +347,7 @@ class LearnedQueries(Queries):
         return _decode_episodes({row[0]: row for row in rows}.values())
 
     def recent_episodes_of(self, user: str, namespace: str, limit: int) -> list[StoredEpisode]:
-        """The episodes that the latest feedback of a user added to, of so many at most."""
+        """Read the episodes that the last ``limit`` feedback of a user added to."""
         own = sa.and_(
             feedback.c.id == feedback_effects.c.feedback,
             feedback.c.namespace == namespaces.c.name,
@@ -417,7 +417,7 @@ class LearnedQueries(Queries):
     def edges(
         self, namespace: str, sources: Sequence[int]
     ) -> tuple[dict[EdgeTriple, float], dict[EdgeTriple, float]]:
-        """Effective weights of the learned edges that leave these nodes; counts of those to be."""
+        """Read weights, after decay, of learned edges from nodes, and counts towards new edges."""
         weights: dict[EdgeTriple, float] = {}
         counts: dict[EdgeTriple, float] = {}
         rows = self._run(_EDGES, name=namespace, sources=list(sources))
@@ -465,7 +465,7 @@ class LearnedQueries(Queries):
         return [_decode_feedback(row) for row in self._rows(query)]
 
     def iterate_answers(self) -> Iterator[list[tuple[int, str | None]]]:
-        """Numbers of the feedback with an answer, with the turn that it names, in blocks."""
+        """Yield, in blocks, numbers of feedback with an answer, and the turns it names."""
         query = sa.select(feedback.c.sequence, feedback.c.payload)
         query = query.where(feedback.c.payload.contains('"answer": "'))
         for rows in self._iterate_blocks(query, feedback.c.sequence, 500):
@@ -601,7 +601,7 @@ class RegionQueries(Queries):
 
 
 def _decode_counts(rows: Iterable[Sequence[Any]]) -> list[TransitionCount]:
-    """Counts of at least 0, see ``registry.COUNTERS``; without those that are all 0."""
+    """Decode counts, each at least 0, see ``registry.COUNTERS``; rows of zeros are left out."""
     found = (TransitionCount(*row[:5], *(max(0.0, count) for count in row[5:])) for row in rows)
     return [one for one in found if any(one.counts)]
 

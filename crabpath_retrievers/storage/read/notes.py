@@ -30,9 +30,9 @@ class NoteVector(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """That a note corrects a document: keys of both, and the question that the note answers.
+    """A note and a document that it corrects, by key, and the question that the note answers.
 
-    A larger ``said`` is that of a note that was said later.
+    The larger ``said`` is, the later the note was said.
     """
 
     document: int
@@ -42,7 +42,7 @@ class Correction(NamedTuple):
 
 
 class NoteOrigin(NamedTuple):
-    """Key of a note, its kind, the question that it answers, and its place among what was said."""
+    """A note by key: its kind, the question that it answers, and when it was said, as a number."""
 
     key: int
     kind: str
@@ -51,27 +51,27 @@ class NoteOrigin(NamedTuple):
 
 
 def build_correction_id(text_id: str, query: str) -> str:
-    """Build the id of a correction of one question, from the id that its text alone would have."""
+    """Build the id of a correction of one question from the id of its text."""
     return f"{text_id}-{hash_texts(normalise_name(query))[:8]}"
 
 
 def find_text_id(note: str) -> str:
-    """Find the id that a note's text alone would have: one for all questions that it corrects."""
+    """Find the id of a note's text, which its corrections of all questions share."""
     found = _OF_ONE_QUESTION.fullmatch(note)
     return found[1] if found else note
 
 
 def build_note_episode_id(key: int, query: str) -> str:
-    """Id of the episode by which like questions recall a note; its key is never reused."""
+    """Build the id of the episode by which similar questions recall a note."""
     return f"note-{key}-{sha256(query.encode()).hexdigest()[:16]}"
 
 
 class NoteFacts(NamedTuple):
-    """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace.
+    """Facts about a note; ``namespace`` is a name, ``owner`` the key of the namespace.
 
-    ``is_outdated``: a document that it corrects has got another text since. ``is_settled``: a user
-    said it directly, so that saying it again changes nothing; where it is a correction, nothing
-    else was said since, and it is not outdated.
+    ``is_outdated``: a document that it corrects has got another text since. ``is_settled``: saying
+    it again changes nothing, since a user said it directly and, if it is a correction, nothing else
+    was said since and it is not outdated.
     """
 
     id: str
@@ -243,7 +243,7 @@ class NoteQueries(Queries):
         return set(self._scalars(query))
 
     def list_automatic(self) -> Sequence[Any]:
-        """The automatic notes: id, name of the namespace, and the turn that was answered."""
+        """List automatic notes: id, name of the namespace, and turn that was answered."""
         query = (
             sa.select(nodes.c.id, namespaces.c.name, notes.c.turn)
             .select_from(_JOINED)
@@ -252,7 +252,7 @@ class NoteQueries(Queries):
         return self._rows(query.where(notes.c.kind == "auto"))
 
     def get_facts(self, ids: Iterable[str], namespace: str | None = None) -> list[NoteFacts]:
-        """Facts of those of the ids that belong to notes of a namespace, or of any."""
+        """Read facts about the notes among some ids, of one namespace or of any."""
         n = notes.c
         columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
         other = notes.alias()

@@ -30,7 +30,7 @@ from crabpath_retrievers.storage.sql_tools import (
 
 
 class StoredTurn(NamedTuple):
-    """A stored turn, with what learning from it depends on.
+    """A stored turn, with the state that learning from it needs.
 
     ``consumed`` is the id of feedback that consumed it; ``nodes`` are those of the turns read with
     it that still exist, by id. The vector, shape ``[d]``, is None if it is not stored.
@@ -189,7 +189,7 @@ class TurnLog(Queries):
     def find(
         self, turn_id: str, *, namespace: str | None = None, wait: bool = True
     ) -> StoredTurn | None:
-        """A turn with what learning needs, in two statements; None for an unknown id.
+        """Find a turn with all that learning needs, in two statements; None for an unknown id.
 
         With ``wait`` it is looked for again for ``WAIT_FOR_TURN`` where the id says that it was
         made just now: another process may not have written it yet.
@@ -213,8 +213,9 @@ class TurnLog(Queries):
     def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
         """The turns of a namespace, or of all, whose feedback compares two rankings.
 
-        Once for each such feedback; undone feedback is none. Turns after a lesson whose labels do
-        not depend on what was shown; or those of a shadow, where what a success ``used`` counts.
+        One for each such feedback that is not undone. These are turns after a lesson whose labels
+        are independent of what was shown; or those of a shadow, where documents ``used`` in a
+        success count.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)

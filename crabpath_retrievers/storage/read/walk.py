@@ -115,7 +115,7 @@ _CLOCK = CompiledSelect(sa.select(*CLOCK_COLUMNS).where(namespaces.c.name == sa.
 
 
 def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:
-    """A row of ``_FACTS``; the columns that only the clock fills are NULL in the others."""
+    """Select a row of ``_FACTS``; columns that only the clock fills are NULL in other rows."""
     nothing: list[Any] = [sa.literal_column("NULL")] * (6 - len(more))
     return sa.select(sa.literal(kind), text, number, *more, *nothing)
 
@@ -166,7 +166,7 @@ _LEARNED = CompiledSelect(
 
 
 class _OutgoingEdges(NamedTuple):
-    """The edges of the text that leave one node, and their weights as stored."""
+    """Edges of the text that leave one node, with their weights as stored."""
 
     edges: list[OutgoingEdge]
     weights: list[StoredWeight]
@@ -175,7 +175,7 @@ class _OutgoingEdges(NamedTuple):
     def weigh(
         self, learned: Mapping[tuple[int, EdgeKind], StoredWeight], exponent: float
     ) -> list[OutgoingEdge]:
-        """The edges with their weights in a namespace, from its learned ones by target and kind."""
+        """Return the edges with a namespace's weights; ``learned`` are by target and kind."""
         if not learned and (self.steady or not exponent):
             return self.edges
         weighed = []
@@ -194,13 +194,13 @@ _HEAD_BYTES, _EDGE_BYTES, _WORD_BYTES = 600, 200, 200  # besides vectors and tex
 
 
 class _Corpus:
-    """Memory of a process about one version of the corpus.
+    """Cache of a process for one version of the corpus.
 
     Threads that still read an older version fill their own record, which no new query reads.
     """
 
     def __init__(self, version: int | None) -> None:
-        """Remember nothing yet."""
+        """Begin an empty cache of a version."""
         self.version, self.size = version, 0
         self.by_key: dict[int, NodeHead] = {}
         self.by_id: dict[str, NodeHead] = {}
@@ -263,13 +263,13 @@ class VersionCache(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Begin with an empty cache."""
         self._namespaces: dict[int, tuple[tuple[int, ...], dict[K, V | None]]] = {}
 
     def get_rows(
         self, clock: Clock, keys: Collection[K], fetch: Callable[[list[K]], Mapping[K, V]]
     ) -> dict[K, V]:
-        """The rows with these keys; keys without a row are left out.
+        """Return the rows with these keys, cached or fetched; keys without a row are left out.
 
         Nothing is remembered where the corpus was not read.
         """
@@ -298,10 +298,10 @@ _Leaving = tuple[list[OutgoingEdge], float | None]
 
 
 class CorpusMemory:
-    """Memory of a process about the corpus and the edges that namespaces have learned."""
+    """Cache of a process for the corpus and for learned weights of edges."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Begin with an empty cache."""
         self.forget()
 
     def forget(self) -> None:
@@ -309,7 +309,7 @@ class CorpusMemory:
         self.corpus, self.leaving = _Corpus(None), VersionCache[int, _Leaving]()
 
     def get_corpus(self, version: int | None) -> _Corpus:
-        """Memory of a version of the corpus; an empty one of an unknown version."""
+        """Return the cache of a version of the corpus; an empty one if that is unknown."""
         corpus = self.corpus
         if version is None:
             return _Corpus(None)
@@ -386,7 +386,7 @@ class WalkQueries(Queries):
     def _read_leaving(
         self, keys: Sequence[int], clock: Clock, corpus: _Corpus
     ) -> dict[int, _Leaving]:
-        """The edges that leave these nodes, those of the text first; all of them in ``corpus``."""
+        """Read the edges that leave nodes, text edges first, which ``corpus`` holds already."""
         learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
         for source, target, kind, weight, decay_at, authority in self._run(
             _LEARNED, keys=list(keys), namespace=clock.key
@@ -410,7 +410,7 @@ class WalkQueries(Queries):
         learned: Mapping[int, Mapping[tuple[int, EdgeKind], StoredWeight]],
         clock: Clock,
     ) -> tuple[dict[int, list[OutgoingEdge]], dict[int, float]]:
-        """The edges that only feedback created, and the weights of STOP, by key of the source."""
+        """Return edges that only feedback created, and weights of STOP, by key of the source."""
         now = {
             (source, target, kind): stored.decay_to(clock.exponent)
             for source, weights in learned.items()
@@ -435,7 +435,7 @@ class WalkQueries(Queries):
     def read_facts(
         self, namespace: str, words: Sequence[str], names: Sequence[str] = ()
     ) -> QueryFacts:
-        """Clock, statistics of words and owners of normalised names, in one statement."""
+        """Read clock, statistics of words and owners of normalised names, in one statement."""
         known = self._memory.corpus
         new_words = [word for word in words if word not in known.frequencies]
         new_names = [name for name in names if name not in known.owners]
@@ -469,7 +469,7 @@ class WalkQueries(Queries):
     def read_more_facts(
         self, namespace: str, words: Sequence[str], facts: QueryFacts
     ) -> QueryFacts:
-        """Facts of more words; nothing is read where all of them are remembered."""
+        """Read facts of more words; nothing is read if all of them are cached."""
         remembered = self._memory.get_corpus(facts.clock.corpus).frequencies
         if any(word not in remembered for word in words):
             return self.read_facts(namespace, words)

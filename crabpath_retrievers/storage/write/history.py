@@ -41,9 +41,9 @@ def undo_feedback(
 ) -> None:
     """Subtract all stored effects of feedback, those on notes too, and release its turns.
 
-    Raises ``ConflictError`` when it is no longer applied, or the namespace with this name is no
-    longer of the version that was read. ``model`` is the ranking model without the feedback, as
-    JSON. The status of feedback that waits again has no ``note``.
+    Raises ``ConflictError`` when the feedback is no longer applied, or the namespace has another
+    version than was read. ``model`` is the ranking model without the feedback, as JSON. ``note``
+    None leaves the status, of feedback that waits again.
     """
     columns = (s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
     query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update(key_share=True)
@@ -71,7 +71,7 @@ def undo_feedback(
 
 
 def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
-    """Subtract what a feedback has changed besides the model and notes."""
+    """Subtract all that a feedback changed besides the model and notes."""
     last = _find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
@@ -109,7 +109,7 @@ def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
 def _subtract_counts(
     tx: Transaction, namespace: int, table: str, counts: Sequence[Sequence[Any]]
 ) -> None:
-    """Subtract from the counters of nodes that still exist; counts that were lowered rise again."""
+    """Subtract counts from nodes that still exist; negative counts raise them again."""
     names = [column.name for column in TABLES[table].c if column.name != "namespace"]
     rows = [dict(zip(names, count, strict=True)) for count in counts]
     nodes = NODE_COLUMNS[table]
@@ -187,7 +187,7 @@ def apply_snapshot(tx: Transaction, identity: str) -> None:
 
 
 def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
-    """Replace the rows of tables of learned state; those of deleted nodes are skipped."""
+    """Restore tables of learned state from rows; those of deleted nodes are skipped."""
     learned = [
         table
         for table in SNAPSHOT_TABLES

@@ -53,10 +53,10 @@ def write_journal(
     namespace: str | None = None,
     inverse: object = None,
 ) -> None:
-    """Add a row to the journal, without texts, names and ids, which could not be forgotten then.
+    """Add a row to the journal, without texts, names or ids: it could not forget them.
 
-    ``payload`` and ``inverse`` are JSON-safe. Without a namespace it concerns several or none,
-    without ``inverse`` it cannot be undone.
+    ``payload`` and ``inverse`` are JSON-safe. Without a namespace the change concerns several or
+    none; without ``inverse`` it cannot be undone.
     """
     row = {
         "created": time.time(),
@@ -69,14 +69,14 @@ def write_journal(
 
 
 def get_primary_key(table: str, row: Any) -> tuple[Any, ...]:
-    """The primary key of a row."""
+    """Return the primary key of a row."""
     return tuple(row[column.name] for column in TABLES[table].primary_key)
 
 
 def read_rows(
     tx: Transaction, table: str, keys: Iterable[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Row]:
-    """The rows with these primary keys, by key."""
+    """Read the rows with these primary keys, by key."""
     columns = list(TABLES[table].primary_key.columns)
     found: dict[tuple[Any, ...], Row] = {}
     for part in split_batches(dict.fromkeys(keys), _AT_ONCE):
@@ -89,7 +89,7 @@ def read_rows(
 
 
 def write_rows(tx: Transaction, images: Iterable[RowChange]) -> None:
-    """Write the rows after; deletions come first. Rows of ``namespaces`` are only updated."""
+    """Write rows as they are after changes, deletions first; namespaces are only updated."""
     deleted: dict[str, list[Row]] = defaultdict(list)
     written: dict[str, list[Row]] = defaultdict(list)
     for table, before, after in images:
@@ -127,12 +127,12 @@ def restore_rows(tx: Transaction, images: Sequence[RowChange]) -> None:
 
 
 def _keep_columns(row: Row | None, image: Row | None) -> Row | None:
-    """A row with the columns of its image, which need not be all."""
+    """Select the columns of a row that its image has, which may be only some."""
     return row if row is None or image is None else {name: row[name] for name in image}
 
 
 def _find_learned_anew(tx: Transaction, images: Sequence[RowChange]) -> set[tuple[Any, ...]]:
-    """Edges that have another weight now than after the changes."""
+    """Find edges whose weight now is not that after the changes."""
     after = {get_primary_key("overlay", b or a): a for t, b, a in images if t == "overlay"}
     now = read_rows(tx, "overlay", after)
     return {edge for edge, row in after.items() if now.get(edge) != row}
@@ -144,7 +144,7 @@ def _filter_writable(
     images: Sequence[RowChange],
     learned_anew: Collection[tuple[Any, ...]],
 ) -> list[RowChange]:
-    """The changes that can be written: nodes, namespaces and weight changes exist."""
+    """Select the changes whose nodes, namespaces and weight changes exist."""
     restored = [after for _, _, after in images if after is not None]
     if not restored:
         return list(images)
@@ -192,12 +192,12 @@ _NOTE_EPISODE = re.compile(r"note-([0-9]{1,18})-(.*)", re.DOTALL)
 
 
 def encode_rows(rows: object) -> bytes:
-    """JSON of rows; bytes are base64."""
+    """Encode rows as JSON; bytes are base64."""
     return to_json(rows, bytes_mode="base64", inf_nan_mode="constants")
 
 
 class NodeCollector(dict[int, int]):
-    """Maps each key of a node to itself, and holds those that were asked for."""
+    """Maps each node key to itself, and collects the keys that were looked up."""
 
     def __getitem__(self, key: int) -> int:
         """Collect a key."""
@@ -206,10 +206,10 @@ class NodeCollector(dict[int, int]):
 
 
 def translate_row(table: str, row: Row, keys: Mapping[int, int]) -> dict[str, Any]:
-    """A row with the keys that nodes have elsewhere; effects of feedback lose unknown nodes.
+    """Replace keys of nodes in a row by new ones; effects of feedback lose unknown nodes.
 
-    ``keys`` are the new ones by those in the row; 0 is no node. Raises ``KeyError`` for an unknown
-    node without which a row means nothing.
+    ``keys`` maps former to new keys; 0 is no node. Raises ``KeyError`` for an unknown node that the
+    row cannot do without.
     """
     new = dict(row)
     for column in REFERENCES.get(table, ()):
@@ -263,7 +263,7 @@ def _translate_episode_id(episode: str, keys: Mapping[int, int]) -> str:
 def translate_rows(
     table: str, rows: Iterable[Row], keys: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Rows with the keys that nodes have elsewhere, without those of unknown nodes."""
+    """Replace keys of nodes in rows by new ones; rows of unknown nodes are left out."""
     found = []
     for row in rows:
         try:

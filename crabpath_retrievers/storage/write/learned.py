@@ -223,7 +223,7 @@ def _insert_turn(tx: Transaction, known: Mapping[str, Any], row: Mapping[str, An
 
 
 def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
-    """As :func:`record_turn` for several, in one statement of PostgreSQL."""
+    """Store several turns, as :func:`record_turn`, in one statement of PostgreSQL."""
     rows = [
         (place, change.turn.namespace, change.owner, *_encode_turn(change).values())
         for place, change in enumerate(changes)
@@ -237,7 +237,7 @@ def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
 
 
 def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
-    """Insert turns whose namespaces exist; their ids."""
+    """Insert turns whose namespaces exist; returns their ids."""
     query = _RECORD_TURNS.format(rows=", ".join([_GIVEN_TURN] * len(rows)))
     with open_driver_cursor(tx.connection) as cursor:
         cursor.execute(query, [value for row in rows for value in row])
@@ -245,7 +245,7 @@ def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
 
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> tuple[int, str | None, bool]:
-    """Store feedback until it is applied; its number, its known namespace, whether it is new."""
+    """Queue feedback; returns its number, its namespace if known, and whether it is new."""
     feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
@@ -275,9 +275,9 @@ def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
 
 
 def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.KeepFeedback) -> None:
-    """Replace the content of feedback, which waits again; effects that it had stay for now.
+    """Replace the content of feedback, which waits again; its former effects stay for now.
 
-    Raises ``ConflictError`` when it is no longer ``known``, which was read.
+    Raises ``ConflictError`` if the stored feedback is not ``known``, which the caller read.
     """
     own = s.feedback.c.sequence == sequence
     # First the namespace, as those do that learn from it.
@@ -314,7 +314,7 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
 
 
 def _list_nodes(changes: Iterable[c.Change]) -> Iterable[int]:
-    """Keys of the nodes that learned rows refer to."""
+    """List the keys of the nodes that learned rows refer to."""
     for change in changes:
         match change:
             case c.AddUsage():
@@ -334,10 +334,10 @@ def settle_feedback(
     status: Literal["refused", "repeated", "undone"] | None = None,
     created: float | None = None,
 ) -> None:
-    """Attach a note to feedback: the reason, or which parts of it were ignored; and settle it.
+    """Attach a note to feedback, its reason or ignored parts, and with ``status`` settle it.
 
-    A status has no effect on feedback that no longer waits, or that was not given at the time
-    ``created``; with ``undone`` it raises ``ConflictError`` then.
+    ``status`` changes only feedback that still waits and, with ``created``, was given at that time;
+    else nothing happens, or with ``undone`` a ``ConflictError`` is raised.
     """
     own = s.feedback.c.sequence == sequence
     if status is None:
@@ -367,14 +367,14 @@ def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
 
 
 def require_unchanged(condition: object, what: str) -> None:
-    """Raise ``ConflictError`` about something that another change met, unless a condition holds."""
+    """Raise ``ConflictError`` unless a condition holds; ``what`` has changed meanwhile."""
     if not condition:
         msg = f"{what!r} met another change: read again and repeat it"
         raise ConflictError(msg)
 
 
 def drop_answers(tx: Transaction, given: Sequence[int]) -> None:
-    """Delete the answers of feedback, which is given by sequence numbers."""
+    """Delete the answers of feedback, given by sequence numbers."""
     known = sa.select(s.feedback.c.sequence, s.feedback.c.payload)
     for number, payload in tx.select_in(known, s.feedback.c.sequence, given):
         text = json.dumps({**json.loads(payload), "answer": None}, ensure_ascii=False)
@@ -433,10 +433,10 @@ def _add_counts(
 
 
 def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
-    """Take back what corrections say against documents that now get other texts, given by key.
+    """Undo corrections of documents that now get other texts, given by key.
 
-    So is the blame by the feedback that gave them. The edges of the corrections stay, with weight
-    0, as the record of what they were about.
+    The blame by the feedback that gave them is undone, too. The edges of the corrections stay with
+    weight 0, as a record of what they corrected.
     """
     o, e, note, node = s.overlay.c, s.feedback_effects.c, s.nodes.alias(), s.nodes.alias()
     inhibits = EdgeKind.INHIBITS.value
@@ -469,7 +469,7 @@ def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
 def _take_back_blame(
     tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
 ) -> None:
-    """Take back what the effects of a feedback say against documents, given as ids by key."""
+    """Remove from a feedback's effects the blame of documents, given as ids by key."""
     counts = [row for row in record["usage"] if row[0] in about]
     lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
     add_usage(tx, c.AddUsage(namespace, lost))
@@ -489,7 +489,7 @@ def _take_back_blame(
 
 
 def _parse_credit_by_user(episode: Sequence[Any]) -> dict[str, Any]:
-    """Credit by user that effects added to an episode; an earlier release kept the user alone."""
+    """Parse credit by user in effects on an episode; an earlier release kept only the user."""
     documents, users = episode[2], episode[5]
     return users if isinstance(users, dict) else {users: documents} if users else {}
 
@@ -527,7 +527,7 @@ def write_episode(
     after: EpisodeContent,
     new: c.KeepEpisode | None = None,
 ) -> None:
-    """Replace what an episode holds; without turns it is deleted."""
+    """Replace the content of an episode; without turns it is deleted."""
     values = {
         "namespace": tx.get_key(namespace),
         "then": after.clock,
@@ -552,7 +552,7 @@ def write_episode(
 
 
 def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
-    """Content of an episode; an empty one if it does not exist."""
+    """Read the content of an episode; an empty one if it does not exist."""
     rows = _SELECT_EPISODE.rows(tx.connection, {"id": episode})
     if not rows:
         return EpisodeContent()
@@ -562,13 +562,13 @@ def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
 
 
 def read_last_said(tx: Transaction, namespace: int) -> int:
-    """Number of the last statement in a namespace; 0 without one."""
+    """Read the number of the last statement in a namespace; 0 without one."""
     query = sa.select(sa.func.max(s.notes.c.said)).where(s.notes.c.namespace == namespace)
     return tx.scalar(query) or 0
 
 
 def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
-    """The row of ``feedback_effects``: what the changes of a feedback add, for undo.
+    """Encode the changes of a feedback as a row of ``feedback_effects``, for undo.
 
     Weight changes are stored by themselves.
     """
@@ -609,7 +609,7 @@ def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback
 
 
 def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeContent:
-    """Content of an episode after an addition: the documents and users with the most credit."""
+    """Extend the content of an episode; documents and users with the most credit are kept."""
     by_user = dict(before.credit_by_user)
     if change.user is not None:
         own = _keep_most(add_credit(by_user.get(change.user, {}), change.documents))
@@ -626,10 +626,10 @@ def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeCon
 
 
 def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
-    """Addition of a change to an episode, with the credit that it displaces.
+    """Describe what a change adds to an episode, and which credit it displaces.
 
-    Its id, turns, credit by node id, former clock (None for a new one), labelled turns, and credit
-    by user and node id.
+    Returns its id, turns, credit by node id, former clock (None for a new one), labelled turns, and
+    credit by user and node id.
     """
     before = change.before or EpisodeContent()
     after = _extend_episode(before, change)
@@ -647,7 +647,7 @@ def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
 
 
 def _find_gain(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Credit that was added, by node id."""
+    """Compute the credit that was added, by node id."""
     nodes = dict.fromkeys((*before, *after))
     gains = {node: after.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     return {node: gain for node, gain in gains.items() if gain}
@@ -664,7 +664,7 @@ def add_credit(
 
 
 def _keep_most(credit: Mapping[str, float]) -> dict[str, float]:
-    """The 16 documents with the most credit; then those with the most blame."""
+    """Keep 16 documents: those with the most credit, then those with the most blame."""
     best = sorted(credit.items(), key=lambda item: (item[1] <= 0, -abs(item[1])))
     best = best[:_MOST_DOCUMENTS]
     return dict(sorted(best))

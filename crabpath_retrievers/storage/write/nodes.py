@@ -104,12 +104,12 @@ def _build_staged_row(node: Node) -> dict[str, Any]:
 
 
 def build_payload(node: Node) -> dict[str, Any]:
-    """Payload of a node, without its id and vector."""
+    """Build the payload of a node, without its id and vector."""
     return {**{name: getattr(node, name) for name in _PAYLOAD}, "metadata": dict(node.metadata)}
 
 
 class NewNode(NamedTuple):
-    """Node to be written: its payload as it is staged, its vector, its words."""
+    """Node to be written: its payload as staged, its vector, its words."""
 
     id: str
     payload: Mapping[str, Any]
@@ -210,7 +210,7 @@ def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> Non
 
 
 def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
-    """Delete nodes from full text, which has visible ones alone, and from the term statistics."""
+    """Delete nodes from the full-text index, which has visible ones only, and from term counts."""
     if texts := tx.fulltext.get_words(tx.connection, keys):
         query = sa.select(s.contents.c.node, s.contents.c.length)
         held = [key for key, _ in texts]
@@ -220,9 +220,9 @@ def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
 
 
 def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> None:
-    """Index visible texts again whose words are no longer cut as they were; reads all texts.
+    """Index visible texts again if their words are cut differently now; reads all texts.
 
-    ``is_affected`` says whether the words of a title and a text may be others; else they are kept.
+    Only texts, with their title, for which ``is_affected`` is true are cut anew.
     """
     columns = (s.nodes.c.key, s.nodes.c.id, s.nodes.c.title, s.nodes.c.terms)
     texts = (s.contents.c.content, s.contents.c.metadata, s.contents.c.position)
@@ -248,9 +248,9 @@ def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> N
 
 
 def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
-    """Cut the names of nodes anew, which are stored as tokens, from their titles and aliases.
+    """Rebuild the stored names of nodes, as tokens, from titles and aliases.
 
-    Names that only signs make long enough are added: "C++", of a page or of a heading.
+    This adds names that are long enough only with signs, such as "C++".
     """
     held: dict[int, set[str]] = {key: set() for key in rows}
     for name, key in tx.select_in(sa.select(s.names.c.name, s.names.c.node), s.names.c.node, rows):
@@ -271,13 +271,13 @@ def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
 
 
 def _strip_marks(name: str) -> str:
-    """Letters of a name, as its key independent of tokens."""
+    """Reduce a name to letters, as a key that does not depend on tokens."""
     decomposed = unicodedata.normalize("NFD", drop_signs(name.replace(" ", "")))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
-    """Ids of the siblings of these nodes, without these nodes."""
+    """Find the ids of the siblings of these nodes, without the nodes."""
     keys = list(tx.get_node_keys(ids).values())
     others = _find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)
     return [node for (node,) in tx.select_in(sa.select(s.nodes.c.id), s.nodes.c.key, others)]
@@ -324,7 +324,7 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
 def _count_terms(
     tx: Transaction, texts: Sequence[Sequence[str]], length: int, *, sign: int
 ) -> None:
-    """Add or subtract texts of so many tokens together."""
+    """Add texts, or with ``sign`` -1 subtract them; ``length`` is their number of tokens."""
     frequency: Counter[str] = Counter()
     for text in texts:
         frequency.update(set(text))
@@ -344,7 +344,7 @@ def _count_terms(
 
 
 def put_meta(tx: Transaction, values: Mapping[str, str]) -> None:
-    """Write metadata of the store, such as its embedder, as values by name."""
+    """Write metadata of the store, such as its embedder, by name."""
     tx.upsert(s.meta, [{"name": name, "value": value} for name, value in values.items()])
 
 
@@ -382,7 +382,7 @@ def _count_hub_changes(tx: Transaction, changed: int) -> None:
 def build_node_row(
     node_id: str, payload: Mapping[str, Any], embedding: bytes, words: IndexedWords | None = None
 ) -> dict[str, Any]:
-    """The row of ``nodes``; authority is None if the metadata sets none."""
+    """Build the row of ``nodes``; authority is None if the metadata set none."""
     named = payload["metadata"].get("authority")
     authority = None
     if isinstance(named, str) and named.strip():
@@ -405,7 +405,7 @@ def build_node_row(
 def build_content_row(
     key: int, payload: Mapping[str, Any], length: int | None = None
 ) -> dict[str, Any]:
-    """The row of ``contents``; ``length`` is the number of tokens, None to count them."""
+    """Build the row of ``contents``; ``length`` is the number of tokens, None to count them."""
     split = payload["metadata"].get("split_from")
     if length is None:
         length = len(list_searched_words(prepend_title(payload["title"], payload["content"])))
@@ -458,7 +458,7 @@ def _remove_lost(tx: Transaction, lost: Sequence[tuple[int, int, EdgeKind]]) -> 
 
 
 def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:
-    """Rows of those edges whose nodes exist."""
+    """Build rows of those edges whose nodes exist."""
     ends = {key for e in edges for key in (e.source, e.target)}
     latest = sa.select(sa.func.max(s.namespaces.c.exponent)).scalar_subquery()
     rows = tx.select_in(sa.select(s.nodes.c.key, latest), s.nodes.c.key, ends)
@@ -496,13 +496,13 @@ def queue_indexing(
 
 
 def find_visible(tx: Transaction, ids: Iterable[str]) -> dict[str, int]:
-    """Keys of those of the documents that queries see, by id."""
+    """Find the keys of those of the documents that queries see, by id."""
     query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner == 0)
     return {node: key for node, key in tx.select_in(query, s.nodes.c.id, ids)}
 
 
 def queue_linking(tx: Transaction, ids: Iterable[str]) -> None:
-    """Queue those of the nodes that queries see for linking."""
+    """Queue nodes for linking, if queries see them."""
     for part in split_batches(ids):
         seen = find_visible(tx, part)
         tx.add_missing(s.staging, [{"id": node, "operation": "link"} for node in seen])
@@ -529,7 +529,7 @@ def mark_indexed(
     episodes: Sequence[str] = (),
     notes: Sequence[int] = (),
 ) -> None:
-    """Take what the vector index holds now off its queues."""
+    """Take nodes, episodes and notes that the vector index holds now off its queues."""
     for part in split_batches(nodes):
         own = is_one_of(tx.connection, s.staging.c.id, part)
         tx.delete(s.staging, own, s.staging.c.operation == "index")
@@ -547,7 +547,7 @@ _OPERATIONS = ("put", "remove", "retire", "move")
 
 
 def defer_indexes(tx: Transaction) -> None:
-    """Drop the indexes of an empty store that are faster built afterwards; nothing on SQLite."""
+    """Drop indexes of an empty store that are faster built later; does nothing on SQLite."""
     tx.fulltext.defer(tx.connection)
 
 
@@ -598,9 +598,8 @@ def publish_nodes(
     """Make a batch visible without staging it.
 
     Nodes have their vectors. With ``indexed`` this transaction also writes them to the index, else
-    they are queued for it first. Nodes that are not ``queued`` for linking are linked in this
-    transaction; their ids, and those of siblings of replaced or deleted ones, are returned by key,
-    in order.
+    they are queued for it first. Without ``queued`` the caller links them in this transaction:
+    their ids, and those of siblings of replaced or deleted nodes, are returned by key, in order.
     """
     tx.touches_corpus = True
     given = []

@@ -150,7 +150,7 @@ def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) 
 def _compute_deltas(
     tx: Transaction, change: c.KeepNote, key: int, namespace: int
 ) -> Iterable[c.WeightDelta]:
-    """Weight changes for the edges; those of the note itself are set to the given weight."""
+    """Compute weight changes of edges; edges of the note itself are set to the given weight."""
     own = change.node.id
     ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
     seen = sa.select(s.nodes.c.owner, s.nodes.c.id, s.nodes.c.key)
@@ -172,13 +172,13 @@ def _compute_deltas(
 def undo_notes(
     tx: Transaction, name: str, made: Sequence[dict[str, Any]], used: Sequence[str]
 ) -> None:
-    """Undo the effect on notes of feedback, of which other effects are undone already.
+    """Undo what feedback did to notes; all its other effects are undone already.
 
     Args:
         tx: The transaction.
         name: Name of the namespace.
         made: Notes that it created or repeated: ``note`` is the id, ``query`` that of its episode,
-            ``asked`` the question, ``turn`` the turn, and ``said`` its place.
+            ``asked`` the question, ``turn`` the turn, and ``said`` when it was said, as a number.
         used: Ids of the nodes that its answers used, once per turn.
     """
     if not (made or used):
@@ -195,7 +195,7 @@ def undo_notes(
 def _undo_note(
     tx: Transaction, name: str, namespace: int | None, node: str, query: str | None
 ) -> None:
-    """Undo that feedback created or repeated a note; one that only it created is deleted."""
+    """Undo the feedback that created or repeated a note; delete it if nothing else said it."""
     row = tx.run(
         sa.select(s.notes.c.node, s.notes.c.said_directly)
         .join(s.nodes, s.nodes.c.key == s.notes.c.node)

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 
 class Write(Change):
-    """A function that writes within a transaction, with its arguments; it need not be stored."""
+    """A call of a function that writes within a transaction; it cannot be stored."""
 
     __slots__ = ("_options", "args", "work")
 
@@ -85,15 +85,15 @@ class Transaction:
         return self.connection.execute(statement, rows)
 
     def scalar(self, query: Any) -> Any:
-        """The first column of the first row; None without rows."""
+        """Return the first column of the first row; None without rows."""
         return self.connection.scalar(query)
 
     def dicts(self, query: Any) -> list[dict[str, Any]]:
-        """All rows, as values by column name."""
+        """Return all rows, as values by column name."""
         return [dict(row) for row in self.run(query).mappings()]
 
     def select_in(self, query: sa.Select[Any], column: Any, values: Iterable[Any]) -> list[Any]:
-        """Rows of a query with one of many values in a column."""
+        """Select rows of a query with one of many values in a column."""
         return select_in(self.connection, query, column, values)
 
     def delete_in(self, column: sa.Column[Any], values: Iterable[Any]) -> None:
@@ -127,9 +127,9 @@ class Transaction:
 
     @contextmanager
     def send_together(self, rows: int) -> Iterator[None]:
-        """Send the writes within without waiting for each, if they are of few rows.
+        """Send the writes within the block without waiting for each, if they have few rows.
 
-        Within nothing can be read, and no changed rows be counted.
+        Within the block nothing can be read, and changed rows cannot be counted.
         """
         if rows >= _MANY or self.connection.dialect.name == "sqlite":
             yield
@@ -156,7 +156,7 @@ class Transaction:
         rows: Sequence[Mapping[str, Any]],
         columns: Iterable[str] | None = None,
     ) -> None:
-        """Insert rows; of a row with the same primary key, some or all columns are replaced."""
+        """Insert rows; of existing rows, by primary key, some or all columns are replaced."""
         if not rows:
             return
         key = [column.name for column in table.primary_key.columns]
@@ -187,7 +187,7 @@ class Transaction:
     def _insert_many(
         self, table: sa.Table, rows: Sequence[Mapping[str, Any]], conflicts: str = ""
     ) -> None:
-        """Insert rows of the same columns; ``conflicts`` is the clause for those that exist."""
+        """Insert rows of the same columns; ``conflicts`` is the SQL clause for existing rows."""
         names = list(rows[0])
         values = [tuple(row[name] for name in names) for row in rows]
         columns = ", ".join(map(self._quote, names))
@@ -208,7 +208,7 @@ class Transaction:
                 cursor.execute(query, [list(column) for column in zip(*values, strict=True)])
 
     def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
-        """Key and decay exponent of a namespace, which is created if it is new."""
+        """Return key and decay exponent of a namespace, which is created if it is new."""
         if name in self._locked:
             return self._locked[name]
         select = _NAMESPACE_LOCKED if lock else _NAMESPACE
@@ -218,7 +218,7 @@ class Transaction:
         return key, exponent
 
     def get_key(self, name: str) -> int:
-        """Key of a namespace, which is created if it is new; looked up once a transaction."""
+        """Return the key of a namespace, which is created if it is new; read once a transaction."""
         if name not in self._keys:
             self._keys[name] = self.get_namespace(name)[0]
         return self._keys[name]
@@ -228,23 +228,23 @@ class Transaction:
         self._keys[name], self._locked[name] = key, (key, exponent)
 
     def find_key(self, name: str) -> int | None:
-        """Key of a namespace, which nobody else writes to until the end; None without one."""
+        """Lock a namespace until the transaction ends, and return its key; None without one."""
         query = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
         found: int | None = self.scalar(query.with_for_update())
         return found
 
     def forget_key(self, name: str) -> None:
-        """Look up the row of a namespace again: it was changed or deleted."""
+        """Forget the row of a namespace, which was changed or deleted."""
         self._keys.pop(name, None)
         self._locked.pop(name, None)
 
     def increment_versions(self, *keys: int) -> None:
-        """Invalidate caches of namespaces, or of all, and make concurrent learning start again."""
+        """Invalidate caches of some namespaces, or of all, so that concurrent learning restarts."""
         own = [s.namespaces.c.key.in_(keys)] if keys else []
         self.update(s.namespaces, *own, version=s.namespaces.c.version + 1)
 
     def hold_nodes(self, keys: Iterable[int]) -> set[int]:
-        """Hold the keys that belong to nodes, which nobody deletes before the end; and 0."""
+        """Lock nodes against deletion until the transaction ends; returns existing keys, and 0."""
         wanted = {*keys, 0}
         if new := sorted(wanted - self._held.keys()):
             self._held |= dict.fromkeys(new, False)
@@ -253,7 +253,7 @@ class Transaction:
         return {key for key in wanted if self._held[key]}
 
     def get_node_keys(self, ids: Iterable[str], namespace: int | None = None) -> dict[str, int]:
-        """Keys by id of documents, visible or not, or of the notes of a namespace, by its key."""
+        """Map ids of documents, visible or not, or of a namespace's notes to keys."""
         owner = s.nodes.c.owner
         own = owner <= 0 if namespace is None else owner == namespace
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(own)

@@ -175,7 +175,7 @@ class TurnWriter:
             return batch
 
     def _gather(self) -> None:
-        """Wait a moment for more records, unless a thread waits until the queue is empty."""
+        """Wait a moment for more records, unless a thread waits for the queue to be empty."""
         ends = monotonic() + GATHERED_SECONDS
         self._gathering = True
         while (

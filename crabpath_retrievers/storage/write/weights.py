@@ -168,7 +168,7 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
 def _read_current(
     tx: Transaction, namespace: int, edges: Sequence[EdgeKeys]
 ) -> tuple[dict[EdgeKeys, StoredWeight], dict[EdgeKeys, StoredWeight]]:
-    """The structural edges among these, and their learned weights, in one statement."""
+    """Read the structural edges among these, and their learned weights, in one statement."""
     structure: dict[EdgeKeys, StoredWeight] = {}
     overlay: dict[EdgeKeys, StoredWeight] = {}
     for a, b, kind, is_learned, *weight in _select(tx, _CURRENT, edges, namespace=namespace):

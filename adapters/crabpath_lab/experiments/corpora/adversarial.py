@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Topic(NamedTuple):
-    """A procedure: the page that is right, two that are not, and questions about it."""
+    """A procedure: its right page, two wrong pages, and questions about it."""
 
     right: str
     outdated: str
@@ -81,7 +81,7 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
 
 
 def load_procedures() -> dict[str, str]:
-    """The fifteen pages by id."""
+    """Load the fifteen pages by id."""
     return {
         f"{name} {kind}": getattr(topic, kind)
         for name, topic in TOPICS.items()

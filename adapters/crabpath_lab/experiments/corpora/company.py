@@ -71,7 +71,7 @@ PAGE_COUNT = len(_PLACES) * len(_UNITS)
 
 
 def generate_company(number: int, first: int = 0) -> dict[str, str]:
-    """So many pages by title, each with a rule of its own house.
+    """Generate ``number`` pages by title, each with a rule of its own.
 
     Args:
         number: At most ``PAGE_COUNT``.
@@ -83,7 +83,7 @@ def generate_company(number: int, first: int = 0) -> dict[str, str]:
 
 
 def ask_rule(title: str, pages: Mapping[str, str]) -> str:
-    """One that the page of this title answers."""
+    """Make a question that the page of this title answers."""
     return f"What is the rule of the {title} about this: {pages[title].split('.')[0]}?"
 
 

@@ -55,7 +55,7 @@ _WORDINGS = ("The {machine} {fault}", "What is wrong when the {machine} {fault}?
 
 
 def make_handbook() -> dict[str, str]:
-    """Pages by title."""
+    """Make the pages by title."""
     first = {
         machine: f"The {machine} is made of the {_join_names(tuple(parts))}. When the {machine} "
         "has a fault, begin here."
@@ -65,7 +65,7 @@ def make_handbook() -> dict[str, str]:
 
 
 def draw_faults(draws: np.random.Generator) -> list[AgentTask]:
-    """Questions that name a machine and a fault, and need the page of the part that causes it.
+    """Draw questions about a fault of a machine, which need the page of the part that causes it.
 
     Which part that is stands nowhere; it is drawn.
     """

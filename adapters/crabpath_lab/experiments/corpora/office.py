@@ -137,11 +137,11 @@ PAGES: Mapping[str, OfficePage] = MappingProxyType(
 
 
 def office_pages() -> dict[str, str]:
-    """The pages by id."""
+    """Return the pages by id."""
     return {name: page.text for name, page in PAGES.items()}
 
 
 def draw_office_task(draws: np.random.Generator) -> AgentTask:
-    """One of the questions, which needs its page."""
+    """Draw one of the questions, which needs its page."""
     name = str(draws.choice(list(PAGES)))
     return AgentTask(str(draws.choice(PAGES[name].questions)), (name,))

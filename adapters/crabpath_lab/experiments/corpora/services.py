@@ -31,7 +31,7 @@ class CircleOfServices(NamedTuple):
 
     @classmethod
     def draw(cls, draws: np.random.Generator) -> Self:
-        """One of many such scenes."""
+        """Draw one of many such scenes."""
         names = draws.choice(_NAMES, len(_KINDS), replace=False)
         a, b, c, d = (f"{name} {kind}" for name, kind in zip(names, _KINDS, strict=True))
         goods = str(draws.choice(_GOODS))

@@ -10,7 +10,7 @@ from crabpath_lab.experiments.simulated_agent import AgentTask
 
 
 class Job(NamedTuple):
-    """Something that is done again and again.
+    """Work that is done again and again.
 
     Attributes:
         needed: Ids of the pages that it takes.
@@ -219,6 +219,6 @@ SHARED_QUESTIONS = (
 
 
 def draw_job_task(jobs: Sequence[Job], draws: np.random.Generator) -> AgentTask:
-    """One of the jobs, in one of its wordings."""
+    """Draw one of the jobs, in one of its wordings."""
     job = jobs[int(draws.integers(len(jobs)))]
     return AgentTask(str(draws.choice(job.questions)), job.needed)

@@ -59,7 +59,7 @@ class OfferedTool(BaseTool):
         return self._metadata
 
     def __call__(self, input: Any) -> ToolOutput:  # noqa: A002  the name in the base
-        """Never called: the caller of the model runs the tool."""
+        """Refuse to run: the caller of the model runs the tool."""
         raise NotImplementedError
 
 

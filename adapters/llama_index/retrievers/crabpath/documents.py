@@ -132,13 +132,13 @@ def from_node(node: BaseNode, *, of_index: bool = False) -> Document:
 
 
 def collect_objects(nodes: Iterable[BaseNode]) -> dict[str, Any]:
-    """Objects that index nodes lead to in this process, by index id, as in ``object_map``."""
+    """Collect the objects that index nodes lead to in this process, by index id."""
     found = (node for node in nodes if isinstance(node, IndexNode) and node.obj is not None)
     return {node.index_id: node.obj for node in found}
 
 
 def find_class(name: str | None) -> type[BaseNode]:
-    """The class of nodes with this name that the program has loaded, else that of texts."""
+    """Find the loaded class of nodes with this name, else that of texts."""
     waiting = [] if name is None else BaseNode.__subclasses__()
     while waiting:
         kind = waiting.pop()
@@ -153,13 +153,13 @@ def _name_class(kind: type[BaseNode]) -> str:
 
 
 def _get_own_class(node: BaseNode) -> type[BaseNode]:
-    """Class of a node before CrabPath's answer extended it."""
+    """Return the class that a node had before CrabPath's answer extended it."""
     kind = type(node)
     return kind.__mro__[2] if kind.__module__.startswith(__package__ or " ") else kind
 
 
 def _bound(node: BaseNode, block: dict[str, Any]) -> dict[str, Any]:
-    """The fields without the largest ones, where all are too large together."""
+    """Drop the largest fields of a node while all are too large together."""
     sizes = {name: len(json.dumps(value, default=str)) for name, value in block.items()}
     dropped = []
     while sum(sizes.values()) > _LARGEST_BLOCK:
@@ -203,7 +203,7 @@ def _make_document(
 
 
 def _dump_fields(node: BaseNode, names: set[str]) -> dict[str, Any]:
-    """The fields of a node that are not its defaults, JSON-safe."""
+    """Dump the fields of a node that are not its defaults, JSON-safe."""
     # Metadata, and what an index node leads to, may be of any type, so they cannot be dumped.
     left_out: dict[str, Any] = {"metadata": {}}
     if isinstance(node, IndexNode):
@@ -232,7 +232,7 @@ _PAGE, _ALL = 1000, 2**31 - 1
 
 
 class SourceIndex:
-    """The index that nodes of a memory were copied from."""
+    """The index from which nodes of a memory were copied."""
 
     def __init__(self, index: VectorStoreIndex, memory: CrabPath) -> None:
         """Read which nodes the memory took from an index."""

@@ -107,7 +107,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
         session_id: str | None = None,
         **block_kwargs: Any,
     ) -> str:
-        """Parts of earlier conversations for the latest messages; an empty text where none fits."""
+        """Retrieve parts of earlier conversations for the latest messages; empty if none fits."""
         del block_kwargs  # of other blocks
         said = [text for message in messages or () if (text := _read_text(message))]
         if not said:
@@ -151,7 +151,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
         return Document(_join_texts(part), metadata=metadata)
 
     def _find_namespace(self, session_id: str | None) -> str:
-        """The namespace of the messages of a session."""
+        """Find the namespace of the messages of a session."""
         found = self.namespace if self.namespace is not None else session_id
         if found is None or is_blank(found):
             msg = (
@@ -180,6 +180,6 @@ def _join_texts(messages: Sequence[ChatMessage]) -> str:
 
 
 def _read_text(message: ChatMessage) -> str:
-    """The text of a message; empty for calls of tools, images and blank texts."""
+    """Read the text of a message; empty for calls of tools, images and blank texts."""
     text = message.content or ""
     return "" if is_blank(text) else text.strip()

@@ -72,7 +72,7 @@ def _identify(node: BaseNode) -> tuple[str, str]:
 
 @cache
 def _make_class(kind: type[BaseNode]) -> type[BaseNode]:
-    """The class of returned nodes of a class."""
+    """Make the class of returned nodes for a class of nodes."""
     for known in (CrabPathNode, CrabPathIndexNode, CrabPathImageNode):
         if known.__mro__[2] is kind:
             return known

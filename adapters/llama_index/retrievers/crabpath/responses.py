@@ -85,7 +85,7 @@ def make_response_feedback(
 def _complete(
     response: object, outcome: Evaluated, rule: Rule, fields: FeedbackFields
 ) -> tuple[float, FeedbackFields]:
-    """The outcome as a number, and the fields with what follows from response and evaluation."""
+    """Return the outcome as a number, and the fields completed by response and evaluation."""
     if isinstance(outcome, EvaluationResult):
         fields.setdefault("source", rule.source)
     if "used" not in fields and "answer" not in fields:

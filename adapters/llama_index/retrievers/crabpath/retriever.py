@@ -300,7 +300,7 @@ class CrabPathRetriever(BaseRetriever):
         return await arun(perform_slow(self.refresh))
 
     def for_namespace(self, namespace: str) -> Self:
-        """Copy of the retriever for another user, agent or tenant, over the same memory.
+        """Copy the retriever for another user, agent or tenant, over the same memory.
 
         A blank namespace is the default one.
         """
@@ -309,7 +309,7 @@ class CrabPathRetriever(BaseRetriever):
         return other
 
     def for_task(self, task_type: str | None) -> Self:
-        """Copy of the retriever for a type of task, by which transitions are counted, too."""
+        """Copy the retriever for a type of task, whose transitions are counted separately, too."""
         other = copy.copy(self)
         other.task_type = task_type
         return other

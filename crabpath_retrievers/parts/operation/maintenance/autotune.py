@@ -392,7 +392,7 @@ class Autotuner:
 
 
 def tune_after_lesson(settings: Settings) -> Callable[[Store, str, int], None]:
-    """Make what runs the autotuner after a lesson when it is due."""
+    """Make the hook that runs the autotuner after a lesson, when it is due."""
     return lambda store, namespace, lessons: Autotuner(store, settings).run_if_due(
         namespace, lessons
     )

@@ -110,7 +110,7 @@ def compact_episodes(tx: Transaction, run: str, namespace: str, keep: int) -> No
 
     What older feedback added is no longer stored by itself, so it cannot be undone either: no undo
     subtracts from an episode that was created again. Episodes of notes, and feedback that taught
-    notes, stay. Feedback that was read before this meets a new version.
+    notes, stay. Learning that began before this starts again.
 
     ``keep`` is the number of the latest feedback whose episodes stay, at least 1.
     """
@@ -178,8 +178,7 @@ def set_knobs(
     """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
     The change can be undone by the id of the maintenance ``run``; reasons are JSON-safe, and kept
-    in the journal. Where knobs are no longer as they were read, ``before``, a ``ConflictError`` is
-    raised.
+    in the journal. If the stored knobs are not those of ``before``, a ``ConflictError`` is raised.
     """
     key, _ = tx.get_namespace(namespace, lock=True)
     own = s.namespaces.c.key == key

@@ -61,7 +61,7 @@ class EdgeGroup(NamedTuple):
 
 
 class TurnFacts(NamedTuple):
-    """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
+    """Counts of one turn: nodes reached by an edge, returned documents, their tokens."""
 
     fired: int
     returned: int
@@ -592,9 +592,9 @@ def measure_health(
 def project_dormant_share(
     store: Store, namespace: str, settings: Settings, report: HealthReport, turns: int
 ) -> HealthReport:
-    """Replace the dormant share of a report by that after so many turns, if it leaves its range.
+    """Replace the dormant share of a report by the one after ``turns``, if that is out of range.
 
-    Edges decay meanwhile as if they were not used.
+    Until then edges decay as if they were not used.
     """
     clock = store.walk.get_clock(namespace)
     own = apply_knobs(settings, clock.knobs)

@@ -73,7 +73,7 @@ _EDGE = ("source", "target", "kind")
 class LearnedWeight(NamedTuple):
     """A learned weight: keys of both ends, number of the edge kind.
 
-    ``in_text`` says whether it is of STOP or of an edge of the text, which it decays to.
+    ``in_text`` says whether it decays to a prior, that of STOP or of an edge of the text.
     """
 
     source: int

@@ -37,7 +37,7 @@ class Dump:
     """One consistent state of a store, read table by table in blocks of rows."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        """Read on ``connection``, all statements of which see the same state."""
+        """Read on ``connection``, whose statements all see one state of the store."""
         self._connection = connection
 
     def require_finished(self) -> None:
@@ -124,7 +124,7 @@ class Dump:
 
 @contextmanager
 def open_dump(store: GraphStore) -> Iterator[Dump]:
-    """One consistent state of a store, which later changes do not affect."""
+    """Open one consistent state of a store, which later changes do not affect."""
     with store.open_snapshot() as connection:
         dump = Dump(connection)
         dump.require_finished()

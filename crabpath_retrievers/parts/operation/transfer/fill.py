@@ -85,7 +85,7 @@ def import_store(
 
 
 def _set_level(row: Row) -> Row:
-    """The row of a node with the level that follows from its id; a note is no hub."""
+    """Set the hub level of a node's row, which follows from its id; notes are no hubs."""
     return {**row, "level": 0 if row["owner"] > 0 else compute_hub_level(row["id"])}
 
 
@@ -170,12 +170,12 @@ class _NamespaceImport:
         self._missing = set[int]()
 
     def build_result(self) -> ImportResult:
-        """Counts of the rows that were written, and of those that were not."""
+        """Count the rows that were written, and those that were left out."""
         counts = dict(self._rows), dict(self._left_out)
         return ImportResult(self._name, *counts, len(self._missing))
 
     def _find_keys(self, documents: Mapping[int, str]) -> dict[int, int]:
-        """Keys here by keys there, of the documents that exist here."""
+        """Map former keys of documents to their keys here, if they exist here."""
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner == 0)
         found = self._tx.select_in(query, s.nodes.c.id, documents.values())
         here = {node: key for node, key in found}
@@ -208,7 +208,7 @@ class _NamespaceImport:
             return None
 
     def _rename_taken(self, table: str, ids: Iterable[str]) -> None:
-        """Choose new ids for those that documents or other turns of this store have."""
+        """Choose new ids for those that this store uses for something else."""
         column = TABLES[table].c.id
         query = sa.select(column).where(*([s.nodes.c.owner <= 0] if table == "nodes" else []))
         for (taken,) in self._tx.select_in(query, column, ids):
@@ -300,7 +300,7 @@ _NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen", "learn
 
 
 def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
-    """A turn record, or a part of it, with other ids of nodes."""
+    """Replace the ids of notes in a turn record, or in a part of it."""
     if isinstance(value, list):
         return [replace_node_ids(item, notes) for item in value]
     if not isinstance(value, dict):

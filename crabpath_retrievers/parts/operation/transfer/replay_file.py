@@ -31,7 +31,7 @@ _TEXTS = ("correction", "text", "answer", "output", "value")
 
 
 def read_table(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, bytes, str]]:
-    """Yield the rows of a CSV file: number of the last line, a JSON object, why it is unusable.
+    """Yield rows of a CSV file: number of the last line, JSON object, why it cannot be read.
 
     The first row names the columns, in small or capital letters; those that are no ``fields`` are
     left out, and so are empty cells. Commas, semicolons or tabs stand between cells, ``|``, ``;``
@@ -76,7 +76,7 @@ def _parse_cell(name: str, cell: str) -> Any:
 
 
 def parse_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a replay line from a run of LangSmith, as its client exports it.
+    """Convert a run that LangSmith's client exported to fields of a replay line.
 
     ``feedback`` is a list of its feedback, oldest first, of which the last with a score or a
     correction counts; without one ``feedback_stats`` does, the means by key. Keys and outcomes are
@@ -98,7 +98,7 @@ def parse_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_feedback(run: Mapping[str, Any], policy: OutcomePolicy) -> dict[str, Any]:
-    """Fields of the feedback about a run; none where nobody gave any that counts."""
+    """Read the feedback about a run as fields of a replay line; empty if none counts."""
     listed = run.get("feedback")
     for given in reversed(listed if isinstance(listed, list) else []):
         if isinstance(given, Mapping) and given.get("key") in policy.feedback_keys:
@@ -126,7 +126,7 @@ def _convert_feedback(
 
 
 def _find_question(inputs: Any) -> str | None:
-    """The question among the inputs of a run, or the last message of a person."""
+    """Find the question in the inputs of a run: a field, or the last message of a person."""
     if isinstance(inputs, str):
         return inputs
     if isinstance(inputs, list):
@@ -138,7 +138,7 @@ def _find_question(inputs: Any) -> str | None:
 
 
 def _read_message(message: Any) -> str | None:
-    """The text of a message of a person; None of another one."""
+    """Read the text of a person's message; None for any other message."""
     if isinstance(message, list):  # a batch of messages
         return _find_question(message)
     if not isinstance(message, Mapping):
@@ -150,7 +150,7 @@ def _read_message(message: Any) -> str | None:
 
 
 def parse_correction(correction: object) -> tuple[str | None, tuple[str, ...]]:
-    """The right answer in words, and the ids of the right documents, from a text or a mapping."""
+    """Parse a correction: the right answer in words, and the ids of the right documents."""
     if isinstance(correction, str):
         return correction.strip() or None, ()
     if not isinstance(correction, Mapping):
@@ -231,7 +231,7 @@ def read_lines(path: Path) -> Iterator[ReplayLine]:
 def parse_line(line: ReplayLine) -> ReplayRecord:
     """Parse a line.
 
-    What is relevant was judged: without an outcome it counts as a success.
+    A line with relevant documents and without an outcome counts as a success.
     """
     if line.why:
         raise InvalidInputError(line.why)

@@ -18,7 +18,7 @@ _IDS = (
 
 
 def upgrade() -> None:
-    """Replace the constraints, and keep the numbers that were given out."""
+    """Make ids unique within a namespace only, and add sessions of turns."""
     sqlite = op.get_context().dialect.name == "sqlite"
     for name, column, columns in _IDS:
         table = f"crabpath_{name}"

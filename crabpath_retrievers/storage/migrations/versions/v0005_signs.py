@@ -12,6 +12,6 @@ down_revision = "4"
 
 
 def upgrade() -> None:
-    """Index texts again that have such words."""
+    """Index texts again that have words with signs, such as "C++"."""
     connection = op.get_bind()
     renew_words(Transaction(connection, get_fulltext_index(connection.dialect.name)), has_signs)
