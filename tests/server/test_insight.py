@@ -145,6 +145,7 @@ def test_all_of_one_user_is_undone(app, memory):
     assert {one.status for one in left if one.turn_id} == {"applied"}
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_one_namespace_is_told_nothing_of_another(app, memory):
     """Neither texts, ids, names nor users; nor does the number of its edges change an answer."""
@@ -257,6 +258,7 @@ def test_a_memory_without_regions_has_an_empty_map():
         assert get(client, "/v1/namespaces") == {"namespaces": []}
 
 
+@pytest.mark.slow
 def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     ann, reader = app("ann"), app("reader")
     before = memory.info()
