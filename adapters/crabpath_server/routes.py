@@ -65,7 +65,7 @@ async def describe_session(call: Call) -> Session:
         namespace=call.namespace,
         namespaces=list(call.grant.namespaces),
         rights=sorted(call.grant.rights),
-        giver=call.grant.giver,
+        giver=call.grant.choose_user(None),
         version=__version__,
     )
 
@@ -447,9 +447,10 @@ async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
 
 
 class UndoUserBody(ApiInput):
-    """Selects all feedback of one user in the namespace."""
+    """Selects all feedback of one user or token in the namespace; of both where both are given."""
 
-    user: str
+    user: str | None = None
+    token: str | None = Field(None, description="Id of a token of the server.")
 
 
 class ReceiptList(ApiOutput):
@@ -459,8 +460,10 @@ class ReceiptList(ApiOutput):
 
 
 async def retract_user(call: Call, body: UndoUserBody) -> ReceiptList:
-    """Undo all that the namespace has learned from one user."""
-    undone = await call.memory.aio.learning.undo_all(user=body.user, namespace=call.namespace)
+    """Undo all that the namespace has learned from one user or token."""
+    undone = await call.memory.aio.learning.undo_all(
+        user=body.user, token=body.token, namespace=call.namespace
+    )
     return ReceiptList(receipts=undone)
 
 

@@ -224,7 +224,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo all that the namespace has learned from one user.
+         * Undo all that the namespace has learned from one user or token.
          * @description Right: admin.
          */
         post: operations["retract_user"];
@@ -1714,10 +1714,16 @@ export interface components {
         };
         /**
          * UndoUserBody
-         * @description Selects all feedback of one user in the namespace.
+         * @description Selects all feedback of one user or token in the namespace; of both where both are given.
          */
         UndoUserBody: {
-            user: string;
+            /** @default null */
+            user?: string | null;
+            /**
+             * @description Id of a token of the server.
+             * @default null
+             */
+            token?: string | null;
         };
         /**
          * WeighedEdge

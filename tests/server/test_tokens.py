@@ -75,6 +75,9 @@ def test_all_that_a_token_changed_is_known_by_it(memory, bear):
     assert bear("admin").get("/v1/audit").status_code == 403
     (undone,) = memory.learning.undo_all(token=ann.token)
     assert undone.feedback_id == first["feedback_id"]
+    (undone,) = post(ann, "undo/user", token=eve.token)["receipts"]
+    assert undone["status"] == "undone"
+    assert "Petra runs it." not in {note.text for note in memory.notes(namespace="ann")}
 
 
 def test_what_no_token_gave_names_none(memory):
