@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from benchmarks.house import measure_house
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +34,7 @@ def _modules() -> Iterator[tuple[Path, ast.Module]]:
             yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_no_function_is_named_by_a_lone_participle():
     """A function's name says what it does: ``find_owner``, not ``found`` or ``_owed``."""
     lone = [
@@ -43,6 +46,7 @@ def test_no_function_is_named_by_a_lone_participle():
     assert lone == []
 
 
+@pytest.mark.slow
 def test_first_sentences_have_a_noun_or_a_verb():
     """A docstring does not begin with a pronoun that a reader has to resolve."""
     riddles = [
@@ -61,6 +65,7 @@ def _is_participle(name: str) -> bool:
     return "_" not in word and (word in PARTICIPLES or ends)
 
 
+@pytest.mark.slow
 def test_a_public_name_has_one_meaning():
     """No public function or class has the name of another one in a different module."""
     places: dict[str, set[str]] = defaultdict(set)
@@ -99,6 +104,7 @@ def test_the_architecture_page_names_what_exists():
     assert missing == []
 
 
+@pytest.mark.slow
 def test_tests_reach_the_product_by_few_doors():
     """What is private they touch in ``tests/seams.py`` alone; the other numbers may only fall."""
     house = measure_house()

@@ -60,6 +60,7 @@ def imported(program):
     return seconds, set(modules)
 
 
+@pytest.mark.slow
 def test_importing_is_fast_and_needs_no_framework():
     """Less than half a second of processor time; the first may have to read the disk."""
     runs = [imported("import crabpath_retrievers") for _ in range(2)]
@@ -131,6 +132,7 @@ def test_the_library_imports_no_host():
     assert not {"langgraph", "langchain", "llama_index.core"} & imported(USE)[1]
 
 
+@pytest.mark.slow
 def test_a_base_install_does_without_the_extras():
     """It indexes, asks and learns; the program says in one sentence what it needs."""
     assert not run(BARE + USE)

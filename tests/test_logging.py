@@ -60,6 +60,7 @@ def test_what_is_not_learned_is_warned_of(memory, caplog):
     assert "unheard of" in unknown
 
 
+@pytest.mark.slow
 def test_other_libraries_do_not_flood_a_log_at_debug(tmp_path, request, caplog, monkeypatch):
     """Parsing and locking stay quiet, unless the application has set their level."""
     caplog.set_level(logging.DEBUG)

@@ -38,6 +38,7 @@ def opened(path=None, **options):
     return memory
 
 
+@pytest.mark.slow
 def test_a_temporary_memory_goes_when_it_is_closed_or_dropped():
     memory = opened()
     place = place_of(memory)
@@ -51,6 +52,7 @@ def test_a_temporary_memory_goes_when_it_is_closed_or_dropped():
     assert not place.exists()
 
 
+@pytest.mark.slow
 async def test_many_ingests_keep_neither_questions_nor_probes_waiting():
     """More of them than there are threads, while none of them goes on."""
     come = threading.Event()
@@ -127,6 +129,7 @@ class WaitingEmbedding(DeterministicFakeEmbedding):
         return super().embed_documents(texts)
 
 
+@pytest.mark.slow
 async def test_ingests_that_wait_leave_threads_to_questions():
     go = threading.Event()
     go.set()

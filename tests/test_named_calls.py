@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import pytest
+
 import crabpath_retrievers
 from crabpath_retrievers import CrabPath, CrabPathRetriever, EdgeKind, Settings
 
@@ -142,16 +144,19 @@ def find_missing(told: list[tuple[str, str]]) -> list[str]:
     return missing
 
 
+@pytest.mark.slow
 def test_what_docstrings_name_exists():
     assert not find_missing(list_documented())
 
 
+@pytest.mark.slow
 def test_what_errors_name_exists():
     told = list_told()
     assert len(told) > 50
     assert not find_missing(told)
 
 
+@pytest.mark.slow
 def test_what_does_not_exist_is_noticed():
     """The look-up itself can fail: a call, a setting, a member of a class."""
     for said in ("assign_region()", "settings.links.similar", "memory.regions.name", "blame_at"):

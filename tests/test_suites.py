@@ -513,6 +513,7 @@ class TestBrokenLearners(LearnerTests):
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS_OF_LEARNERS)
 def test_an_empty_ranking_is_named(claim, tmp_path):
     embedder = DeterministicFakeEmbedding(size=16)

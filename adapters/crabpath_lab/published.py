@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,8 +66,8 @@ def fetch_set(
             )
             raise InvalidInputError(msg)
         return target
-    make_folder(target.parent, "hold data sets")
     files = [_find_file(file, data / _DOWNLOADS, source, tell) for file in published["files"]]
+    make_folder(target.parent, "hold data sets")
     with TemporaryDirectory(prefix=".drawing-", dir=data) as place:
         drawn = Path(place) / target.name
         draw_sample(published, files, drawn)
@@ -119,6 +120,9 @@ def _find_file(
         part.replace(kept)
     finally:
         part.unlink(missing_ok=True)
+        with suppress(OSError):  # of folders that hold nothing
+            kept.parent.rmdir()
+            downloads.rmdir()
     return kept
 
 
@@ -152,4 +156,8 @@ def _require_hash(path: Path, wanted: str, where: str) -> None:
 
 
 def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

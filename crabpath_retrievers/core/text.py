@@ -19,7 +19,6 @@ from hashlib import sha256
 from itertools import pairwise
 from numbers import Integral, Real
 from struct import pack
-from textwrap import shorten
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -181,7 +180,19 @@ def find_first_line(text: str, longest: int = 100) -> str:
     """Find the first line that is no Markdown heading, else the first; cut, with single spaces."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
-    return shorten(first, longest, placeholder=" …")
+    return shorten_text(first, longest)
+
+
+def shorten_text(text: str, longest: int) -> str:
+    """Join a text by single spaces and cut it after at most ``longest`` characters.
+
+    It is cut between words, or anywhere in a script that does not part them, and then ends in "…".
+    """
+    line = " ".join(text[: 10 * longest].split())
+    if len(line) <= longest and len(text) <= 10 * longest:
+        return line
+    kept = line[: longest - 1]
+    return f"{kept[: kept.rfind(' ', longest // 2) + 1] or kept}…"
 
 
 def is_blank(text: object) -> bool:

@@ -80,6 +80,7 @@ def register(app):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "code"), [("InvalidInputError", 2), ("StoreError", 1)])
 def test_an_error_of_a_plug_in_is_one_sentence(run, install, error, code):
     """As errors of our own commands are, also in a group."""
@@ -89,6 +90,7 @@ def test_an_error_of_a_plug_in_is_one_sentence(run, install, error, code):
         assert (done.returncode, done.stderr) == (code, "Error: the plug-in [says] why\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["info", "doctor", "ab", "history", "serve"])
 def test_a_plug_in_must_not_replace_a_command(run, install, name):
     """Of the base, of a part or a group: it adds none, and one sentence says so."""
@@ -101,6 +103,7 @@ def test_a_plug_in_must_not_replace_a_command(run, install, name):
     assert "No such command 'other'" in run("other").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,6 +122,7 @@ def test_a_plug_in_that_fails_is_named_by_its_distribution(run, install, text):
     ), done.stderr
 
 
+@pytest.mark.slow
 def test_a_part_of_another_version_says_one_thing(run, install):
     """Which distribution to upgrade, in its commands and in the help, and nowhere else."""
     for part in ("server", "lab"):

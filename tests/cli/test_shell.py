@@ -117,6 +117,7 @@ def _rest(command):
     return ("file",) if command[-1] in {"replay", "export", "graphml"} else ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 @pytest.mark.usefixtures("_embedders")
 def test_output_fits_into_a_file_of_any_encoding(tmp_path, encoding):

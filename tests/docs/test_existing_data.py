@@ -75,6 +75,7 @@ def check(it):
     assert (report.added, report.updated, report.removed, report.unchanged) == (0, 0, 0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", ["Chroma, a directory", "FAISS", "Qdrant", "Milvus"])
 def test_a_store_in_a_folder(run, heading):
     it = run(heading)

@@ -68,6 +68,7 @@ def test_examples_are_short_and_numbered(script):
     assert script.stem[:2].isdecimal()
 
 
+@pytest.mark.slow
 def test_00_what_helped_comes_first_afterwards(run_example):
     printed = run_example("00")
     before, after = printed.index("found:"), printed.index("found after feedback:")

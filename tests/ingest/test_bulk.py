@@ -128,6 +128,7 @@ KILL = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "left"), [("publish_nodes", 3), ("put_edges", 2)])
 def test_a_killed_ingest_goes_on_where_it_stopped(
     place, tmp_path, in_bulk, monkeypatch, change, left

@@ -69,6 +69,7 @@ def read_state(memory: CrabPath) -> tuple[Counter, list]:
     return found, answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", [LinkSettings(), TIGHT], ids=["default", "tight"])
 def test_neither_order_nor_batches_matter(open_memory, folder, links, monkeypatch):
     """One call, and batches of 1, 7 and 50 in other orders, also in bulk."""
@@ -90,6 +91,7 @@ def test_neither_order_nor_batches_matter(open_memory, folder, links, monkeypatc
     assert [answers == states[0][1] for _, answers in states] == [True] * len(states)
 
 
+@pytest.mark.slow
 def test_what_is_deleted_leaves_no_trace(open_memory, folder, monkeypatch):
     """Names and terms that are rare again join what they did not."""
     documents = load(folder)
@@ -128,6 +130,7 @@ def test_what_a_text_said_before_leaves_no_trace(open_memory, folder):
     assert read_state(changed) == read_state(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["sync", "sync in parts", "ingest"])
 def test_files_make_the_graph_of_their_documents(open_memory, folder, by):
     """However they are read."""

@@ -370,6 +370,7 @@ def test_formulas_without_a_value_are_named(tmp_path, memory):
         memory.sync(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["xlsx", "docx"])
 def test_archives_that_unpack_to_too_much_are_refused(tmp_path, ending):
     """Their size is read before anything is unpacked."""

@@ -87,6 +87,7 @@ def all_pairs(memory, joined):
     return joined(memory, EdgeKind.LINK) | joined(memory, EdgeKind.MENTION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

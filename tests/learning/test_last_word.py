@@ -255,6 +255,7 @@ def give_what_stands(memory: CrabPath, namespace: str, said: list[Said], stands:
             assert memory.record(turn, outcome, **fields).status == "applied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOORS)
 def test_the_last_word_of_a_person_stands(memory, serving, name):
     give = DOORS[name](memory, serving)
@@ -376,6 +377,7 @@ def test_a_window_is_replaced_as_a_whole(open_memory):
         assert memory.undo(window.feedback_id).status == "undone"
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.parametrize("apply", ["background", "external"])
 def test_feedback_that_waits_ends_alike(open_memory, apply):

@@ -76,6 +76,7 @@ def test_taught_questions_are_a_gain_until_it_is_undone(memory):
     assert {receipt.status for receipt in first} == {"applied"}
 
 
+@pytest.mark.slow
 def test_random_lessons_are_no_gain(memory):
     """Labels that say nothing about later ones: the interval contains 0."""
     draws = np.random.default_rng(3).integers(len(TOPICS), size=10 * len(TOPICS)).tolist()
@@ -145,6 +146,7 @@ def judge_against(memory, rounds):
             yield (1.0 - gained if lost else 0.0), turn.learned is not None
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_feedback_that_shows_a_loss_gives_the_ranking_before_any_lesson(memory, caplog):
     """After a bounded loss, with a line in the log; other namespaces and corrections stay."""
@@ -186,6 +188,7 @@ def click(memory, choose):
         memory.record(turn.id, 1.0, used=[shown[min(choose(), len(shown) - 1)]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steepness", [0.2, 0.6, 1.0])
 def test_clicks_by_place_prove_nothing(open_topics, steepness):
     """Both rankings draft the answers; whoever clicks by place alone prefers neither of them."""

@@ -29,6 +29,7 @@ def read_usage(memory, document):
     return found[key][:2] if found else None
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("listed", [True, False])
@@ -63,6 +64,7 @@ def test_what_was_not_returned_is_refused_and_the_turn_is_not_spent(retriever, f
     assert retriever.record(turn, 1.0, **{field: [found[0]]}).status == "applied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["relevant", "irrelevant"])
 @pytest.mark.parametrize("name", NAMES)
 def test_relevant_and_irrelevant_take_the_same(retriever, field, name):

@@ -18,6 +18,7 @@ def filled(tmp_path, embeddings):
         yield memory
 
 
+@pytest.mark.slow
 def test_one_report_moves_an_edge_by_at_most_a_fifth(filled):
     """Some move, none becomes negative, and undone they are as they were."""
     largest = 0.0
@@ -34,6 +35,7 @@ def test_one_report_moves_an_edge_by_at_most_a_fifth(filled):
     assert read_weights(filled, CORPUS) == pytest.approx(before)
 
 
+@pytest.mark.slow
 def test_routes_become_reflexes_and_the_model_is_asked_no_more(embeddings):
     """Without the gradient none does."""
     variants = {"all": LearningSettings(), "none": LearningSettings(policy_gradient=False)}

@@ -26,6 +26,7 @@ def scores(memory, question=QUESTION):
 WAYS = [correct_by_feedback, correct_directly]
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.parametrize("again", WAYS)
 @pytest.mark.parametrize("other", WAYS)
@@ -49,6 +50,7 @@ def test_corrections_of_turns_that_were_asked_before_count_in_the_order_they_are
     assert host.answer(k=3).documents[0].node.content.endswith(SECOND)
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.parametrize("undone", [(3,), (1, 3), (3, 2), (2, 1, 3), (0, 3, 2, 1)])
 def test_undo_of_a_correction_that_others_gave_is_exact(memory, undone):

@@ -26,6 +26,7 @@ def said(memory, turn):
     return {name: value for name, value in found.items() if value is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.parametrize("same_id", [False, True])
 def test_what_is_not_said_again_still_holds(memory, turn, same_id):

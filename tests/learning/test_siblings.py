@@ -43,6 +43,7 @@ def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated)
     assert [find_first(filled, ASKED.format(other)) for other in others] == others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("titled", [False, True], ids=["plain", "titled"])
 def test_which_kind_of_page_answers_carries_over_to_products_never_judged(titled):
     untaught, one, _, three = measure_kinds(Squeezed(), titled=titled, taught=3, asked=4)
@@ -64,6 +65,7 @@ ABOUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [("1990", "1991"), ("Peru", "Chile"), ("3 March 2019", "3 May 2019"), ("E4711", "E4712")],
@@ -171,12 +173,14 @@ def test_what_is_taught_in_one_phrasing_is_found_in_another(embeddings):
     assert figures == (1, 0, 1, 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_reports_on_all_products_spoil_none(embeddings):
     figures = list(measure_siblings(20, (1, 5, 20), embeddings, titled=False, seed=2))
     assert [row.learned >= row.frozen for row in figures] == [True] * 3
     assert [row.questions for row in figures] == [57, 45, 60]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "words", "question", "asked_for"),
     [
@@ -215,6 +219,7 @@ def test_a_report_spoils_no_answer_about_a_page_that_differs_in_a_common_word(
     assert len(after) >= len(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "forms"),
     [("one/two", False), ("plumbers/electricians", True), ("Italian/French", True)],

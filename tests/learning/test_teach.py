@@ -298,6 +298,7 @@ def test_nothing_shared_holds_a_note(memory, host, index_vectors):
     assert read_corpus(memory) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
 def test_another_namespace_never_finds_it(memory, host, secret, index_vectors, indexed):
     """Neither by its words, nor by its question, name, id or metadata."""
@@ -380,6 +381,7 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, host):
     assert TEXT in [d.node.content for d in host.answer(TEXT, "ann").documents]
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_vectors):
     kept = memory.teach(TEXT, namespace="bob")

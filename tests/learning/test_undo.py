@@ -91,6 +91,7 @@ def test_the_pages_are_learned_in_all_ways(pages, state_of):
     assert len(found[tables.weight_changes.name]) > len(kinds)
 
 
+@pytest.mark.slow
 @QUICK
 @given(feedbacks=FEEDBACKS, data=st.data())
 def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
@@ -114,6 +115,7 @@ def read_answers(memory):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["newest first", "oldest first", "any"])
 def test_lies_are_taken_back_past_the_blocks_of_the_calibration(
     pages, state_of, assert_same, order

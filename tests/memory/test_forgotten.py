@@ -155,6 +155,7 @@ def table_files(connection) -> list[Path]:
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", ["directory", "pgvector"])
 def test_no_table_of_postgresql_holds_it(pgvector_url, tmp_path, vectors):
     """Neither rows, nor statistics, nor the files of tables and indexes."""
@@ -177,6 +178,7 @@ def test_no_table_of_postgresql_holds_it(pgvector_url, tmp_path, vectors):
         assert len(memory.as_retriever(k=4).invoke("Passage")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", ["directory", "pgvector"])
 def test_no_statistic_of_an_emptied_table_holds_it(pgvector_url, tmp_path, vectors):
     """PostgreSQL measured all rows before the last ones went; the tables work as before.
@@ -224,6 +226,7 @@ def described(connection) -> list[str]:
     return list(connection.execute(sa.text(text)).scalars())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", ["crabpath_nodes", "pg_class"])
 def test_erasing_gives_up_on_a_long_reader_and_is_repeated(pgvector_url, tmp_path, read):
     """It says what is left to do; meanwhile questions are answered within their time limit."""
@@ -255,6 +258,7 @@ def test_erasing_gives_up_on_a_long_reader_and_is_repeated(pgvector_url, tmp_pat
             assert not [file for file in files if b"xenstierna" in file.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_chroma_server_holds_it_until_the_collection_is_made_anew(tmp_path):
     """Its API shows nothing at once; with what the page about privacy says its files do not."""
     served, path = tmp_path / "served", tmp_path / "memory"

@@ -213,6 +213,7 @@ def test_what_the_database_refuses_leaves_nothing(pgvector_url, table):
         assert len(held(memory)) == 6
 
 
+@pytest.mark.slow
 def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):
     """Documents that are added one by one, changed, and removed with others have the same edges."""
     linked = make_linked_corpus(40)

@@ -32,6 +32,7 @@ def was_told(path, **given) -> bool:
         return [one.id for one in memory.documents()] == ["d"] and memory.index.count() == 1
 
 
+@pytest.mark.slow
 def test_names_beside_each_other_are_memories_of_their_own(tmp_path):
     """``make soak ONLY=paths RUNS=2000`` makes up more names, and look-alikes of each."""
     row = Row("names")
@@ -40,6 +41,7 @@ def test_names_beside_each_other_are_memories_of_their_own(tmp_path):
     assert opened == len(NAMES) - 4  # three are not UTF-8, and one is longer than names may be
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "place"),
     [

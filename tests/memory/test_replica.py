@@ -113,6 +113,7 @@ class Kept(BaseDocumentCompressor):
         return list(documents)
 
 
+@pytest.mark.slow
 def test_queries_read_the_replica_and_everything_else_the_primary(memory, other, standby):
     standby.pause()
     other.add_documents([ZEBRA], split=False)
@@ -125,6 +126,7 @@ def test_queries_read_the_replica_and_everything_else_the_primary(memory, other,
     wait_for(lambda: "zebra" in ask(memory))
 
 
+@pytest.mark.slow
 async def test_every_way_of_asking_reads_the_replica(memory, other, url, standby):
     own = CrabPath.open(
         url, embeddings=PLAIN, replica=standby.url_of(url), settings=LIMITS, reranker=Kept()
@@ -205,6 +207,7 @@ def test_a_replica_that_lags_is_left_and_used_again(memory, other, standby, capl
     assert "queries go to the read replica" in caplog.records[-1].message
 
 
+@pytest.mark.slow
 def test_a_quiet_primary_is_no_lag(memory):
     """Where nothing is written for longer than the bound, the replica stays in use."""
     time.sleep(3)
@@ -212,6 +215,7 @@ def test_a_quiet_primary_is_no_lag(memory):
     assert memory.store.replica.problem is None
 
 
+@pytest.mark.slow
 def test_a_replica_that_dies_costs_no_answer(memory, standby, caplog):
     before = ask(memory, "Page 3")
     standby.stop()
@@ -243,6 +247,7 @@ def test_a_replica_that_falls_silent_leaves_time_for_the_primary(url, other, sta
         proxy.cut()
 
 
+@pytest.mark.slow
 def test_a_memory_opens_without_its_replica(url, other, standby, caplog):
     standby.stop()
     with CrabPath.open(url, embeddings=PLAIN, replica=standby.url_of(url)) as memory:
@@ -280,6 +285,7 @@ def test_a_standby_of_another_server_is_refused(postgres_url, url, standby):
         CrabPath.open(postgres_url, vectors="memory", replica=standby.url_of(url))
 
 
+@pytest.mark.slow
 def test_the_command_says_the_lag(memory, url, standby):
     given = ["ready", url, "--replica", standby.url_of(url), "--json"]
     result = CliRunner().invoke(app, given)

@@ -54,6 +54,7 @@ def find_other_orders(answers, others):
             yield found, other
 
 
+@pytest.mark.slow
 def test_squeezing_all_cosines_changes_no_answer(tmp_path):
     """A cosine c becomes .8 + .2 c: same documents in the same order, taught or not."""
     cold, learned, fates = observe(None, tmp_path / "plain")
@@ -78,6 +79,7 @@ def test_a_stub_that_knows_few_words_is_not_stretched():
         assert memory.store.stretch == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [0.0, 0.5, 0.9])
 def test_a_plain_search_keeps_the_embedders_own_cosines(least):
     """similarity_search gives what a vector store gives, whatever the scale."""

@@ -49,6 +49,7 @@ def test_an_anchor_raises_at_once_and_takes_no_unrelated_document_along(location
         assert list(score(memory)) == ["comment", "rule", "other"]
 
 
+@pytest.mark.slow
 def test_authority_makes_nothing_relevant():
     """``min_score`` is about what a text says."""
     with CrabPath.open() as memory:

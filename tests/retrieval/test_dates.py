@@ -37,6 +37,7 @@ def read(documents):
     return [document.page_content for document in documents]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -55,6 +56,7 @@ def test_a_date_is_read_in_any_usual_form(retriever, value):
     assert read(pages.invoke(QUESTION, as_of=FIRST_OF_MAY - timedelta(days=1))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "day"),
     [
@@ -85,6 +87,7 @@ def test_a_day_in_european_languages(retriever, value, day):
     assert read(pages.invoke(QUESTION, as_of=day - timedelta(days=1))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -317,6 +320,7 @@ def test_a_date_that_cannot_be_read_is_logged_and_counts_as_none(retriever, capl
     assert "05/06/2021" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "cost"),
     [

@@ -134,6 +134,7 @@ def of_similar(weight):
     return {"a": (0, 0, 0, weight), "b": (0, 0, weight, 0), "c": (0, 0, 0, weight)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("used", "text", "cosine", "idf", "expected"),
     [
@@ -239,6 +240,7 @@ def test_questions_that_differ_in_a_sign_are_different_questions(memory, names):
         assert [item.node for item in returned if item.features.get("again")] == [used]
 
 
+@pytest.mark.slow
 def test_an_episode_keeps_what_was_used_before_what_was_not(tmp_path):
     """The one document of twenty that helps is the last of them, by rank and by id."""
     texts = [Document(f"Thing {number}", id=f"d{number:02}") for number in range(20)]

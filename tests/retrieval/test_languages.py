@@ -1,5 +1,6 @@
 """Texts of any language are found by their words, where vectors say nothing."""
 
+import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -77,6 +78,7 @@ def test_the_language_of_a_memory_is_kept(location, tmp_path):
         assert find_first(memory, question) == TEXTS[-1]
 
 
+@pytest.mark.slow
 def test_stores_from_before_are_indexed_again(location, tmp_path):
     """Words that a store has by former rules are replaced when it is opened."""
     options = {"embeddings": Blind(), "vectors": tmp_path / "vectors"}

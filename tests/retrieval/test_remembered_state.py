@@ -87,6 +87,7 @@ def answer_all(memory):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_a_reader_sees_every_change_of_another_process(opened):
     reader, writer = opened(), opened()
@@ -104,6 +105,7 @@ def test_a_reader_sees_every_change_of_another_process(opened):
         before = expected
 
 
+@pytest.mark.slow
 def test_no_more_than_some_namespaces_are_remembered(store: GraphStore):
     """The one that was read first goes first; another version is read again."""
     cache, fetched = VersionCache[int, str](), []

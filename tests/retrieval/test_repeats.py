@@ -56,6 +56,7 @@ def test_formatting_does_not_matter(other):
     assert repeats(TEXT, other) == {"1": "0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "other"),
     [
@@ -121,6 +122,7 @@ def test_an_answer_returns_one_of_two(twins):
     assert ids(twins, k=2)[0] == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [25, 200])
 def test_copies_do_not_empty_an_answer(copies, embeddings):
     """The same notice in every file: one of it, and the next best texts."""

@@ -83,6 +83,7 @@ def list_mentions(memory):
     return set(map(tuple, rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_name_with_signs_is_another_name(order):
     """Whichever page comes first: a title is found in texts, and texts mention titles."""
@@ -93,6 +94,7 @@ def test_a_name_with_signs_is_another_name(order):
         assert find_wrong(memory, {title: title for title in PAGES}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_stores_from_before_are_indexed_again(location, tmp_path, monkeypatch):
     """Their words and names get signs when they are opened, and mentions follow."""

@@ -25,6 +25,7 @@ def find_first(memory, question):
     return memory.retrieve(question, k=1, record=False).documents[0].node.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("free", [False, True])
 def test_the_named_one_of_a_family_is_first(family, free):
@@ -37,6 +38,7 @@ def test_the_named_one_of_a_family_is_first(family, free):
         assert wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: None, Squeezed], ids=["minilm", "squeezed"])
 def test_a_line_is_found_among_hundreds_that_differ_in_a_number(make):
     """Whatever the scale of the embedder's cosines."""
@@ -79,6 +81,7 @@ def write_record(n):
     }
 
 
+@pytest.mark.slow
 def test_the_only_record_with_the_number_of_the_question_is_first():
     """Vectors tell numbers badly from each other."""
     records = [write_record(n) for n in range(120)]
@@ -89,6 +92,7 @@ def test_the_only_record_with_the_number_of_the_question_is_first():
         assert wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "asked"),
     [

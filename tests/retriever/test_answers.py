@@ -304,6 +304,7 @@ async def test_questions_do_not_block(forty):
             time.sleep(0.01)  # noqa: ASYNC251  blocking on purpose
 
 
+@pytest.mark.slow
 async def test_the_default_model_is_loaded_off_the_loop(tmp_path, embeddings, monkeypatch):
     """By the first question to a memory that is opened again, and by the first documents."""
     passages = read_passages(3)

@@ -39,6 +39,7 @@ ODD = [None, True, 5, 2**70, 10**5000, NAN, "\x00", "\ud83d", b"x", [None], {1: 
 ODD += [Mute(), [Mute()], np.array([1.0, 2.0]), object()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -81,6 +82,7 @@ async def test_a_blank_question_ends_no_agent(retriever, blank, caplog):
     assert caplog.text.count("a blank question has no documents") == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "options"),
     [
@@ -215,6 +217,7 @@ def call_with_odd_values(call):
             assert str(error)  # noqa: PT017  any of the tree, or none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CALLS)
 def test_every_argument_of_a_method(retriever, method, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -242,6 +245,7 @@ def test_an_odd_run_loses_no_turn(retriever):
 OPTIONS = ["path", "embeddings", "settings", "router", "linkers", "create", "vectors"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_opening(tmp_path, monkeypatch, retriever, name):
     """Nothing but errors of the library comes out."""

@@ -40,6 +40,7 @@ def test_its_example_on_a_cluster_can_be_read(name):
     compile_example(METHODS[name].__doc__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ON_RAY])
 async def test_its_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -136,6 +136,7 @@ def test_a_retriever_of_a_store_is_taken_as_it_is(fake):
             CrabPathRetriever.from_vectorstore(store.as_retriever(**given))
 
 
+@pytest.mark.slow
 def test_an_embedder_by_name_is_remembered(fake, tmp_path, monkeypatch):
     """Also by an archive; and it is loaded only where something is embedded."""
     name = f"huggingface:{minilm.find_folder()}"
@@ -225,6 +226,7 @@ ABOUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ABOUT)
 async def test_record_takes_what_people_have(retriever, name):
     """On retriever and memory, blocking and awaited, in any words; each turn once."""

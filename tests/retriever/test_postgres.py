@@ -1,5 +1,6 @@
 """The retriever over PostgreSQL with its vectors in a directory, end to end."""
 
+import pytest
 from langchain_core.documents import Document
 from passages import read_passages, read_questions
 
@@ -12,6 +13,7 @@ def ids(documents):
     return [document.id for document in documents]
 
 
+@pytest.mark.slow
 async def test_answers_as_on_sqlite(postgres_url, embeddings, tmp_path):
     """The same graph and best documents; turns, updates, odd text; opened by a second worker."""
     passages, place = read_passages(40), {"vectors": tmp_path / "vectors"}

@@ -122,6 +122,7 @@ def _sleep(documents):
     return documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "first", "problem"),
     [

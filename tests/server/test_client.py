@@ -188,6 +188,7 @@ def test_documents_are_added_read_and_forgotten(served, memory):
         served.add_documents(pages, ids=["a", "b"])
 
 
+@pytest.mark.slow
 def test_many_documents_are_sent_in_parts(served, memory):
     pages = [Document(f"{n} " + "word " * 10_000, id=f"p{n}") for n in range(200)]
     report = served.memory.add_documents(pages, split=False)

@@ -199,6 +199,7 @@ def test_plain_search_for_comparison(client):
     assert ok(client.get("/v1/turns")) == {"turns": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a/b", "../../etc/passwd", "a b?c#d%2F", "/", "ü/日本", "a//b/"])
 def test_documents_under_any_id(memory, serve, name):
     with httpx.Client(base_url=serve(create_app(memory))) as client:
@@ -283,6 +284,7 @@ def test_health_readiness_and_session(client, memory, until_ready):
         "namespace": "ann",
         "namespaces": ["*"],
         "rights": sorted(RIGHTS),
+        "giver": None,
         "version": __version__,
     }
     assert client.head("/health").status_code == 200
@@ -357,6 +359,7 @@ def app_description(app):
     return ok(TestClient(app, base_url="http://localhost").get("/openapi.json"))["paths"]
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.usefixtures("location")
 def test_a_token_reaches_its_namespaces_alone(as_bearer):
@@ -412,6 +415,7 @@ def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
     assert ok(bob.delete("/v1/documents/both"))["deleted"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

@@ -103,6 +103,7 @@ def test_a_large_body_without_a_length_is_refused_on_its_way(memory, serve):
     assert httpx.get(f"{url}/health").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -392,6 +393,7 @@ def test_a_body_that_does_not_come(memory, serve, path):
     assert "0.3 s" in answer
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_reading_is_dropped_and_keeps_nobody_waiting(memory, serve, caplog):
     large = [Document(f"sky {n} " + "x" * 1_500_000, id=f"large{n}") for n in range(8)]
     memory.add_documents(large, split=False)

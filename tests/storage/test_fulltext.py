@@ -43,6 +43,7 @@ def test_every_word_finds_its_own_text(store, texts):
         assert {key for key, _ in store.fulltext.search({token: 1.0}, 20, 5.0)} == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4), data=st.data())
 @example(texts=["ab'c\\d:1", 'x"y"', "%_& | ! <->"], data=None)

@@ -108,6 +108,7 @@ def test_edges_of_the_text_and_those_that_were_learned(store, keys):
     assert [r.stored.weight for r in edges.sample_learned(bob, ALL)[0]] == [0.9]
 
 
+@pytest.mark.slow
 def test_the_latest_turns_of_one_namespace(store, keys):
     """Two nodes were entered by pointers; documents of two words came back."""
 

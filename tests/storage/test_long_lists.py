@@ -19,6 +19,7 @@ def read_resident():
     return pytest.skip("this system does not say it")
 
 
+@pytest.mark.slow
 def test_lists_of_many_lengths_leave_no_memory_behind():
     """The driver of SQLite keeps 128 statements, each with its values."""
     with CrabPath.open(embeddings=DeterministicFakeEmbedding(size=16)) as memory:

@@ -100,6 +100,7 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
     admin.dispose()
 
 
+@pytest.mark.slow
 def test_the_first_call_after_idle_connections_ended_works(far):
     """Also right after they were used, as when the server is restarted quickly."""
     url, proxy = far

@@ -150,6 +150,7 @@ def ask(memory: CrabPath) -> dict[str, list[list]]:
     }
 
 
+@pytest.mark.slow
 def test_what_the_first_release_wrote_goes_on(old):
     """Answers, undo, snapshots and notes are as they were; its ids are free elsewhere."""
     place, vectors = old

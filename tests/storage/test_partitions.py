@@ -62,6 +62,7 @@ def count_partitions(memory: CrabPath, table: str, read: Callable[[Reader], obje
     return len(set(re.findall(rf" on {getattr(tables, table).name}_\d+(?= )", "\n".join(plans))))
 
 
+@pytest.mark.slow
 def test_tables_that_divide_as_they_are(divided_url, postgres_store, tmp_path):
     """Learning, answers and rows are those of a store in one piece."""
     found = []

@@ -178,6 +178,7 @@ def test_a_process_takes_no_more_connections_than_it_may(postgres_url):
     assert 0 < max(taken) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme", ["postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg2", "POSTGRESQL"]
 )

@@ -77,6 +77,7 @@ def read_all(store: GraphStore, namespace: str) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_after_every_change_it_is_what_a_new_process_reads(memory, location, change):
     """The changing process, one that had read everything before, and a new one read the same."""
@@ -130,6 +131,7 @@ def test_threads_that_read_at_once_read_the_same(memory):
         sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_does_not_stay_in_the_process(memory):
     """The process that deletes a document drops its text at once."""
     read_all(memory.store, "default")

@@ -80,6 +80,7 @@ def check(memory, embeddings):
         assert memory.index.search(np.array(embeddings.embed_query(text)), 1) == [name]
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_kept(place):
     memory, turn = fill(place)
     with memory:
@@ -108,6 +109,7 @@ def test_what_was_learned_is_kept(place):
         memory.retrieve("tax")
 
 
+@pytest.mark.slow
 def test_queries_and_documents_go_on_meanwhile(place, monkeypatch):
     """No query fails; documents that are added, edited and forgotten meanwhile are caught up."""
     set_bounds(monkeypatch, embedded_anew=8)
@@ -156,6 +158,7 @@ def test_queries_and_documents_go_on_meanwhile(place, monkeypatch):
         assert {vector.size for vector in vectors} == {24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["pgvector", "server"], indirect=True)
 def test_other_processes_refuse_from_the_switch_on(place):
     """One clear sentence, for reads and for writes."""
@@ -186,6 +189,7 @@ memory.maintenance.change_embedder(WordSums(24, seed=1), progress=None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["directory", "pgvector"], indirect=True)
 @pytest.mark.parametrize(
     ("last", "times", "is_switched"),
@@ -218,6 +222,7 @@ def test_a_kill_leaves_the_old_or_the_new_embedder(place, last, times, is_switch
         assert memory.record(turn, "up").status == "applied"
 
 
+@pytest.mark.slow
 def test_a_kill_between_switch_and_tidying_is_finished(tmp_path, monkeypatch):
     """Copies of the directory at each step after the switch: what a kill leaves."""
     place = {"path": tmp_path / "memory"}
@@ -245,6 +250,7 @@ def test_a_kill_between_switch_and_tidying_is_finished(tmp_path, monkeypatch):
             assert memory.retrieve(QUESTION, namespace="ann").documents
 
 
+@pytest.mark.slow
 def test_a_failing_embedder_changes_nothing_and_another_try_goes_on(place):
     memory, _ = fill(place)
     with memory:
@@ -267,6 +273,7 @@ def test_the_present_embedder_gives_up_what_was_begun(place):
         check(memory, OLD)
 
 
+@pytest.mark.slow
 def test_a_second_change_is_refused_while_one_is_under_way(place):
     memory, _ = fill(place)
     refused = []
@@ -322,6 +329,7 @@ def test_unusable_embedders_are_refused(tmp_path):
         change(memory)
 
 
+@pytest.mark.slow
 def test_older_snapshots_are_refused_and_newer_ones_restored(tmp_path):
     """Their vectors are those of the former embedder."""
     memory, turn = fill({"path": tmp_path / "memory"})

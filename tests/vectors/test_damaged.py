@@ -235,6 +235,7 @@ assert failed
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_writes_that_fail_keep_no_later_one_waiting(tmp_path, seed):
     """As on a full disk, here by a bound on the length of files: Chroma would wait for 1,000 s."""

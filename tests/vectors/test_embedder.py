@@ -178,6 +178,7 @@ async def test_the_local_model_gives_the_same_vectors_in_batches(given, embeddin
         assert float(vector @ local.query(text)) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_loading_a_model_draws_no_bars(capfd):
     """Those of other libraries; an application that wants them still has them afterwards."""
     bars = pytest.importorskip("transformers.utils.logging")

@@ -48,6 +48,7 @@ def test_the_bounds_themselves_are_legal():
         assert Query.from_options("a question", filter=condition).filter == condition
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["a b", 'a" or 1 == 1 or "b', "or", "a.b", "a'b", ""])
 def test_keys_that_are_no_names_are_refused(key):
     """Before a store is asked; it is known by the name of its class."""

@@ -32,6 +32,7 @@ def check(store, path, names):
     retriever.memory.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [True, False])
 def test_milvus_with_ids_of_both_types(counts, tmp_path):
     stores = [open_milvus(tmp_path, name, counts=counts) for name in ("mine", "other")]

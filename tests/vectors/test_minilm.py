@@ -38,6 +38,7 @@ def read_texts():
     return [*ODD, *asked, *(f"{row['title']}\n{row['text']}" for row in rows[:400]), *pages]
 
 
+@pytest.mark.slow
 def test_vectors_are_those_that_sentence_transformers_gave():
     """Recorded by this file as a program; every fourth number of each vector."""
     model = minilm.load()
@@ -63,6 +64,7 @@ def load_theirs():
     return HuggingFaceEmbeddings(model_name=str(minilm.find_folder()), encode_kwargs=options)
 
 
+@pytest.mark.slow
 def test_a_memory_opens_with_either(tmp_path):
     """In both directions, and finds the same."""
     texts = ["Crabs walk sideways.", "Interest rates rose in March.", "A cake needs butter."]

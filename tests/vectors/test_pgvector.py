@@ -61,6 +61,7 @@ def fill(index, records=RECORDS):
     return points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", SAME_AS_CHROMA, ids=json.dumps)
 def test_filters_mean_what_they_mean_in_chroma(index, chroma_place, condition):
     with closing(
@@ -81,6 +82,7 @@ def test_several_keys_and_operators_must_all_hold(index):
     assert index.search(first, 10, {"k": {"$gt": 1, "$lt": 7}}) == ["float"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", ["k = 1", 3, {"k": float("nan")}, {"k": {}}, {3: 4}])
 def test_what_is_no_condition_is_refused(index, condition):
     (first, *_) = fill(index)
@@ -164,6 +166,7 @@ def test_a_refused_opening_leaves_no_tables(postgres_url):
     assert not sa.inspect(engine).get_table_names()
 
 
+@pytest.mark.slow
 def test_the_extension_is_found_in_a_schema_of_any_name(pgvector):
     engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     url = pgvector.replace("/postgres?", "/odd?")

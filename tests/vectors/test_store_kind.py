@@ -99,6 +99,7 @@ class OwnedShelf(Shelf):
     """A subclass of the class that a kind names."""
 
 
+@pytest.mark.slow
 def test_a_kind_is_that_of_subclasses(tmp_path):
     """The store lists its documents, and reads filters."""
     shelf = OwnedShelf()

@@ -405,6 +405,7 @@ def served(tmp_path):
     server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1280, 900), (400, 800)])
 def test_a_person_judges_by_keyboard_alone(served, size):
     address, path, asked = served

@@ -24,6 +24,7 @@ def run(beir_folder, cache):
     return _run
 
 
+@pytest.mark.slow
 def test_tables_json_and_report(run, tmp_path):
     json_file, folder = tmp_path / "out" / "figures.json", tmp_path / "report"
     result = run(
@@ -159,6 +160,7 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
     assert "was written in part: delete the directory" in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

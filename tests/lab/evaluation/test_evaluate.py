@@ -18,6 +18,7 @@ def figures(plan):
     return evaluate(plan)
 
 
+@pytest.mark.slow
 def test_the_record_has_its_form(figures, small):
     assert json.loads(json.dumps(figures)) == figures
     dataset = {"name": "hotpotqa", "queries": 12, "documents": len(small.documents)}

@@ -27,6 +27,7 @@ def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
     assert second.embed_query("a question") == asked
 
 
+@pytest.mark.slow
 def test_models_do_not_share_their_vectors(tmp_path):
     """Another name is another key, although here it is the same model."""
     cached_embedder(cache=tmp_path).embed_query("text")

@@ -37,6 +37,7 @@ def run(cache, tmp_path, monkeypatch):
     return _run
 
 
+@pytest.mark.slow
 def test_a_method_of_the_page_stands_beside_others_and_figures_keep_their_schema(run):
     figures, done = run("--methods", "cold,words:count_words", "--k", "2,5")
     assert done.exit_code == 0, done.output
@@ -160,6 +161,7 @@ class Empty:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [

@@ -170,6 +170,7 @@ def test_set_look_reset_and_undo(place):
     assert "promotion_threshold 2" in run(place, "reset")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -82,6 +82,7 @@ def test_what_will_be_dormant_at_the_next_look_counts(open_memory):
     assert "dormant_pct" in {one.metric for one in tuned.adjustments}
 
 
+@pytest.mark.slow
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
     """The next look finds death."""
     with open_well() as memory:
@@ -100,6 +101,7 @@ def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
             memory.maintenance.undo("another")
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing_and_finds_what_the_run_will_find(open_dying):
     with open_dying() as memory:
 
@@ -134,6 +136,7 @@ def test_in_maintenance_it_is_off_unless_switched_on_and_is_taken_back(open_dyin
         assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
+@pytest.mark.slow
 def test_namespaces_are_kept_apart(open_well):
     """Ann's memory is dying, Bob's is well: his knobs stay, and so does what is known of them."""
     with open_well() as memory:
@@ -172,6 +175,7 @@ def test_a_lesson_stands_whatever_becomes_of_the_knobs(open_memory, monkeypatch,
     assert "the disk is full" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_ranges_decide(open_well):
     """With other ranges the same memory is ill, and knobs turn the other way."""
     with open_well(health=HealthSettings(ranges={**WIDE, "dormant_pct": (0.7, 0.95)})) as memory:

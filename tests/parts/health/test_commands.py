@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
@@ -75,6 +76,7 @@ def test_health_by_the_settings_of_the_server(place):
     assert len(shown["history"]) == 1
 
 
+@pytest.mark.slow
 def test_health_at_a_url(postgres_url, tmp_path):
     with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
         memory.add_documents([Document("Zebra.", id="z")], progress=None)
@@ -114,6 +116,7 @@ def test_doctor_finds_something_broken(place):
     assert not read("doctor", place.path)["broken"]
 
 
+@pytest.mark.slow
 def test_sparklines(place):
     """From the least value to the greatest; a gap where there is none."""
     for value in (2.0, None, 1.0):

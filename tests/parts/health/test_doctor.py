@@ -144,6 +144,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken[1]} {broken[3]}")
 def test_what_is_wrong_is_found(place, broken):
     break_it, check, severity, message, *fix = broken

@@ -23,6 +23,7 @@ def judge(memory, text, k, used=None, **options):
     memory.record(Feedback(turn.id, 1.0, used=used, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_what_one_namespace_does_changes_no_other(location):
     """Ann asks and learns; Bob has the same text, no turns and no learned edges."""

@@ -77,6 +77,7 @@ def run(*given: object) -> tuple[int, dict]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 async def test_servers_that_fall_silent_and_come_back(far_database, far_vectors):
     """Each is named within a second, by the open memory and by the command."""
     (path, database), (vectors, chroma) = far_database, far_vectors

@@ -36,6 +36,7 @@ def read(place, *arguments):
     return json.loads(output[output.index("{") :])
 
 
+@pytest.mark.slow
 def test_look_do_and_undo(place):
     code, output = run(place, "--dry-run")
     assert (code, "would change" in output) == (0, True)
@@ -48,6 +49,7 @@ def test_look_do_and_undo(place):
     assert run(place, "--undo", whole["run"])[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -88,6 +88,7 @@ def test_feedback_of_another_namespace_keeps_no_weight_from_coming_back(aged):
     assert read(aged, s.overlay, s.weight_changes) == before
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 async def test_a_dry_run_changes_nothing(aged):
     """And finds what the run will find; async it is the same report."""
@@ -124,6 +125,7 @@ def test_what_was_learned_since_stays_when_it_is_undone(aged):
     assert FADED not in weights(aged, "d0")
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_logs_are_bounded_and_what_waits_is_kept(memory):
     """Turns beyond the last ones go, but those of which feedback speaks that waits."""
@@ -140,6 +142,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     assert upkeep.run(["compact"]).total_changed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_episodes_that_nobody_added_to_for_long_are_forgotten(memory):
     """Undo of what is forgotten changes nothing, also where the question was asked again."""
@@ -264,6 +267,7 @@ def test_answers_stay_as_they_were(aged):
     assert [p for _, p in after] == pytest.approx([p for _, p in before], abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_clock_of_the_machine_moves_backwards(memory, monkeypatch):
     turn = memory.retrieve("pages", namespace="ann").turn
     fed = memory.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))

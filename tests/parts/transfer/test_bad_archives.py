@@ -76,6 +76,7 @@ NO_ARCHIVE = "is not a CrabPath archive, or is truncated"
 NO_MANIFEST = "is not a CrabPath archive: give a file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whole", "mind"])
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
@@ -144,6 +145,7 @@ def test_an_archive_without_its_namespace(sound, targets, tmp_path):
         targets["mind"].transfer.import_archive(tmp_path / "archive")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [

@@ -35,6 +35,7 @@ def asked(place, **options):
         return answered(memory)
 
 
+@pytest.mark.slow
 def test_export_and_import(cli):
     """A whole memory, then what a namespace has learned; for programs and for people."""
     with CrabPath.open("here", embeddings=EMBEDDINGS) as _serving:
@@ -58,6 +59,7 @@ def test_export_and_import(cli):
     assert cli("transfer", "export", "nowhere", "x").exit_code == 2
 
 
+@pytest.mark.slow
 def test_from_an_embedded_chroma_to_a_server(cli, tmp_path):
     """One command each: beside the graph store, then with it to another place."""
     before = asked("here")

@@ -48,6 +48,7 @@ def answers(memory: CrabPath, namespace: str) -> list:
     return [[(i if i[0] == "d" else "note", score) for i, score in answer] for answer in found]
 
 
+@pytest.mark.slow
 def test_into_the_same_corpus(learned, taught, open_memory, location):
     """Added elsewhere, with other keys: the same numbers and results, and none for others."""
     there = open_memory(location, documents=3)
@@ -194,6 +195,7 @@ def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_another_embedder(taught, tmp_path):
     """Its vectors would mean something else here."""
     other = DeterministicFakeEmbedding(size=8)

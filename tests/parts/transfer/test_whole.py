@@ -18,6 +18,7 @@ from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_it_answers_as_before(learned, taught, open_memory, location, tmp_path):
     """Every row comes back, through each database; results are the same, to the last bit."""
@@ -180,6 +181,7 @@ def test_a_table_that_is_new_travels_or_stays_on_purpose(learned, tmp_path):
     assert owned - travels == {"snapshots", "journal", "health_reports"}
 
 
+@pytest.mark.slow
 def test_migration_there_and_back(learned, postgres_url, tmp_path):
     """By one command to another database and back; again it changes nothing."""
     learned.close()
@@ -193,6 +195,7 @@ def test_migration_there_and_back(learned, postgres_url, tmp_path):
         store.close()
 
 
+@pytest.mark.slow
 def test_vectors_go_to_another_index(tmp_path):
     """The graph store stays where it is."""
     with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS) as memory:

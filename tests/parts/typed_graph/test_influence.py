@@ -40,6 +40,7 @@ def edges(memory):
     }
 
 
+@pytest.mark.slow
 def test_influence_is_found_written_replaced_and_kept_in_its_namespace(watched):
     """A announces B. A dry run writes nothing; too few turns for so many lags take it back."""
     found = watched.graph.find_influence(dry_run=True)

@@ -30,6 +30,7 @@ def ids(listed):
     return {one.id for one in listed}
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_a_success_and_a_failure_are_undone_in_any_order(open_memory):
     """With everything that they moved: also what the later one moved on."""
