@@ -66,8 +66,8 @@ def fetch_set(
             )
             raise InvalidInputError(msg)
         return target
-    make_folder(target.parent, "hold data sets")
     files = [_find_file(file, data / _DOWNLOADS, source, tell) for file in published["files"]]
+    make_folder(target.parent, "hold data sets")
     with TemporaryDirectory(prefix=".drawing-", dir=data) as place:
         drawn = Path(place) / target.name
         draw_sample(published, files, drawn)

@@ -2,16 +2,21 @@
 
 import builtins
 import json
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.runnables.config import var_child_runnable_config
+from langchain_text_splitters import TextSplitter
 from langgraph.store.base import (
     BaseStore,
     GetOp,
+    IndexConfig,
     Item,
     ListNamespacesOp,
     MatchCondition,
@@ -20,11 +25,13 @@ from langgraph.store.base import (
     Result,
     SearchItem,
     SearchOp,
+    TTLConfig,
+    ensure_embeddings,
     get_text_at_path,
 )
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
-from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers import CrabPath, CrabPathError, InvalidInputError
 from crabpath_retrievers.integration import (
     METADATA_KEY,
     MOST_IDS,
@@ -51,7 +58,12 @@ Labels: TypeAlias = tuple[str, ...]
 """A namespace of LangGraph, such as ``("memories", "ann")``."""
 
 
+_log = logging.getLogger(__name__)
 _ROOT = "store:"
+_JOINT = "\x1e"  # between the texts of an item; each becomes a chunk with a vector of its own
+_INDEXED = "namespace_0"  # key of the metadata that every item has which searches find
+_SWEEP = 5.0  # minutes between two sweeps, as LangGraph's stores have it
+_KEPT = 0.01  # share of a time to live that passes before a read renews it
 _ITEM = "item"  # key of the metadata that holds the item; no vector index filters by it
 _MAX_ID_LENGTH = 500  # characters of a namespace and a key together
 _MAX_TEXT_LENGTH = 500  # characters of a field of a value by which a vector index filters
@@ -71,13 +83,17 @@ class CrabPathSearchItem(SearchItem):
     """An item that a search returned, with the turn that found it; see ``CrabPathStore.record``.
 
     Attributes:
-        turn_id: Id of the turn in the memory; None for an item that was listed without a query.
+        score: Cosine of the query and the item's best text; None for an item without a vector,
+            and without a query.
+        probability: Probability of relevance, in [0, 1], by which a search orders; None as above.
+        turn_id: Id of the turn in the memory; None as above.
         turn_namespace: Namespace of the memory that the turn belongs to.
+        document_id: Id of its best text in the memory.
     """
 
-    __slots__ = ("turn_id", "turn_namespace")
+    __slots__ = ("document_id", "probability", "turn_id", "turn_namespace")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  as LangGraph's, and the turn
         self,
         namespace: Labels,
         key: str,
@@ -85,24 +101,28 @@ class CrabPathSearchItem(SearchItem):
         created_at: datetime,
         updated_at: datetime,
         score: float | None = None,
+        *,
+        probability: float | None = None,
         turn_id: str | None = None,
         turn_namespace: str | None = None,
+        document_id: str | None = None,
     ) -> None:
         """Make an item of a search; arguments as the attributes."""
         super().__init__(namespace, key, value, created_at, updated_at, score)
-        self.turn_id, self.turn_namespace = turn_id, turn_namespace
+        self.probability, self.turn_id = probability, turn_id
+        self.turn_namespace, self.document_id = turn_namespace, document_id
 
     def dict(self) -> builtins.dict[str, Any]:
         """Return the item as plain values for checkpoints and servers, with its turn, if any."""
         plain: builtins.dict[str, Any] = super().dict()
         if self.turn_id is not None:
-            plain |= {"turn_id": self.turn_id, "turn_namespace": self.turn_namespace}
+            plain |= {name: getattr(self, name) for name in CrabPathSearchItem.__slots__}
         return plain
 
     @property
     def id(self) -> str:
-        """Id of its document in the memory."""
-        return _make_id(self.namespace, self.key)
+        """Id of its best text in the memory; without a turn, of its document."""
+        return self.document_id or _make_id(self.namespace, self.key)
 
     @property
     def metadata(self) -> builtins.dict[str, Any]:
@@ -116,32 +136,42 @@ class CrabPathSearchItem(SearchItem):
 class CrabPathStore(BaseStore):
     """LangGraph's ``BaseStore`` over a memory; its searches learn from outcomes.
 
-    An item is a document of the memory; its text has the indexed fields, its metadata the value.
+    An item is a document of the memory: each text of its indexed fields is a chunk with a vector,
+    and its metadata have the value. A search returns it once, by its best text.
     A search with a query is a turn of the memory, and :meth:`record` teaches it which items
     helped. A search never returns, walks through, or shows to a router an item outside of its
     namespace prefix. Give the store a memory of its own: a retriever over the same memory would
     find the items of all namespaces.
 
     Every operation of a batch sees the store as it was before the batch, as with LangGraph's
-    ``InMemoryStore``. TTLs are not supported.
+    ``InMemoryStore``. Items with a time to live stay until they are swept, see :meth:`sweep_ttl`,
+    or with ``omit_expired`` until they expire.
     """
 
-    __slots__ = ("_fields", "_memory", "_options", "_turn_namespace", "_writing")
+    supports_ttl = True
+    __slots__ = (
+        *("_fields", "_index", "_memory", "_options", "_stop", "_sweeper", "_turn_namespace"),
+        *("_writing", "ttl_config"),
+    )
 
     def __init__(
         self,
         memory: CrabPath,
         *,
-        fields: Sequence[str] = ("$",),
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
         namespace: str | Callable[[Labels], str] | None = None,
         options: QueryOptions | None = None,
     ) -> None:
         """Keep items in a memory.
 
         Args:
-            memory: An open memory; whoever opened it closes it.
-            fields: Paths of the fields of a value that are searched, as LangGraph writes them,
-                where :meth:`put` names none; ``"$"`` is the whole value.
+            memory: An open memory; whoever opened it closes it. Its embedder is the store's.
+            index: ``{"fields": [...]}``: paths of the fields of a value that are searched, as
+                LangGraph writes them, where :meth:`put` names none; each text there has a vector,
+                and the best one counts. None is ``["$"]``, the whole value as one text.
+            ttl: LangGraph's configuration of times to live; None gives none to an item whose
+                ``put`` names none.
             namespace: Namespace of the memory that a search learns in: a text, or a function of
                 the namespace prefix that is searched. None keeps them apart: one for each prefix.
             options: Other options of every query, such as ``min_score`` and ``max_tokens``.
@@ -156,14 +186,75 @@ class CrabPathStore(BaseStore):
         if own:
             msg = f"the store sets {', '.join(sorted(own))} itself: leave it out of options="
             raise InvalidInputError(msg)
-        self._memory, self._fields = memory, _require_fields(fields)
+        self._index: dict[str, Any] = {**(index or {})}
+        embed = self._index.get("embed")
+        if not (embed is None or isinstance(embed, str) or embed == memory.embedder.embeddings):
+            msg = "the embedder of a store is its memory's: open the memory with index['embed']"
+            raise InvalidInputError(msg)
+        fields = self._index.get("fields")
+        self._memory, self._fields = memory, ("$",) if fields is None else _require_fields(fields)
         self._turn_namespace, self._options = namespace, options or QueryOptions()
-        self._writing = make_lock()
+        self._writing, self.ttl_config = make_lock(), ttl
+        self._sweeper: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> Iterator[Self]:
+        """Open a memory for a store, and close it afterwards; as LangGraph's stores are opened.
+
+        Args:
+            conn_string: A directory; a URL such as ``postgresql://…``, whose database also holds
+                the vectors (pgvector); or ``":memory:"`` for a memory that is deleted afterwards.
+            index: As for the constructor, with ``embed``: an embedder of LangChain, a function or
+                ``"provider:model"``; without it, the embedder that the memory remembers.
+            ttl: As for the constructor.
+
+        Raises:
+            CrabPathError: As for :meth:`CrabPath.open`.
+
+        Example::
+
+            with CrabPathStore.from_conn_string("./items", index={"fields": ["text"]}) as store:
+                store.put(("memories", "ann"), "tea", {"text": "Ann drinks green tea."})
+        """
+        given: dict[str, Any] = {**(index or {})}
+        if not isinstance(given.get("embed"), (str, type(None))):
+            given["embed"] = ensure_embeddings(given["embed"])
+        address = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", conn_string)
+        place = "pgvector" if address.startswith("postgresql") else None
+        path = None if conn_string == ":memory:" else address
+        with CrabPath.open(path, embeddings=given.get("embed"), vectors=place) as memory:
+            store = cls(memory, index=IndexConfig(**given), ttl=ttl)  # type: ignore[typeddict-item]
+            try:
+                yield store
+            finally:
+                store.stop_ttl_sweeper()
+
+    def setup(self) -> None:
+        """Do nothing: an open memory has its tables."""
 
     @property
     def memory(self) -> CrabPath:
         """The memory that holds the items."""
         return self._memory
+
+    @property
+    def index_config(self) -> IndexConfig:
+        """Return the given configuration, with ``dims``, ``embed`` and ``fields`` in any case."""
+        known = {
+            "embed": self._memory.embedder.embeddings,
+            "fields": [*self._fields],
+            **self._index,
+        }
+        dims = known.get("dims") or len(self._memory.embedder.query("size"))
+        return IndexConfig(**{**known, "dims": dims})  # type: ignore[typeddict-item]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform several operations: reads first, and of several puts for one key the last.
@@ -259,23 +350,121 @@ class CrabPathStore(BaseStore):
     def _steps(self, ops: Sequence[Op]) -> Operations[list[Result]]:
         puts = _collect_puts(ops, self._fields)
         results: list[Result] = [None] * len(ops)
-        gets = [op for op in ops if isinstance(op, GetOp)]
-        items = (yield from perform(lambda: self._read_existing(gets))) if gets else {}
+        gets = [_make_id(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
+        items = (yield from perform(lambda: self._read_live(gets))) if gets else {}
+        aged: set[str] = set()
         for number, op in enumerate(ops):
             if isinstance(op, GetOp):
-                results[number] = items.get(_make_id(op.namespace, op.key))
+                item = items.get(_make_id(op.namespace, op.key))
+                results[number] = item.to_item() if item else None
+                aged |= _list_aged([item] if item and op.refresh_ttl else [])
             elif isinstance(op, SearchOp):
-                results[number] = yield from self._search(op)
+                found = yield from self._search(op)
+                results[number] = [item for _, item in found]
+                aged |= _list_aged(stored for stored, _ in found if op.refresh_ttl)
             elif isinstance(op, ListNamespacesOp):
                 results[number] = yield from perform(lambda op=op: self._list_namespaces(op))  # type: ignore[misc]
+        if aged:
+            yield from perform_slow(lambda: self._renew(sorted(aged)))
         if puts:
             yield from perform_slow(lambda: self._write(puts))
         return results
 
-    def _read_existing(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:
-        ids = list(dict.fromkeys(_make_id(op.namespace, op.key) for op in ops))
+    def _read_existing(self, names: Iterable[str]) -> "dict[str, _StoredItem]":
+        ids = list(dict.fromkeys(names))
         found = _read_items(d for part in _split(ids) for d in self._memory.get_by_ids(part))
-        return {item.id: item.to_item() for item in found}
+        return {item.name: item for item in found}
+
+    def _read_live(self, names: Iterable[str]) -> "dict[str, _StoredItem]":
+        """Read the items with these names, without those that reads omit."""
+        existing = self._read_existing(names)
+        return {name: item for name, item in existing.items() if self._is_live(item)}
+
+    @property
+    def _omits_expired(self) -> bool:
+        return bool((self.ttl_config or {}).get("omit_expired"))
+
+    def _is_live(self, item: "_StoredItem") -> bool:
+        return not (self._omits_expired and item.is_expired())
+
+    def _add(self, documents: Sequence[Document], ids: Sequence[str], **vectors: Any) -> None:
+        report = self._memory.add_documents(
+            documents, ids=ids, splitter=_TextSplitter(), progress=None, **vectors
+        )
+        report.require_all(self._memory.settings.ingest.unusable_vectors)
+
+    def _renew(self, names: Sequence[str]) -> None:
+        """Renew the times to live of some items."""
+        memory = self._memory
+        with memory.store.hold_ingest_lock():  # else it would write back what others replace
+            chunks: dict[str, list[Document]] = {}
+            for chunk in (d for part in _split(names) for d in memory.get_by_ids(part)):
+                chunks.setdefault(chunk.metadata["source"], []).append(chunk)
+            documents = []
+            for parts in chunks.values():
+                item, metadata = parts[0].metadata[_ITEM], parts[0].metadata
+                if item.get("ttl") is not None:
+                    metadata = {**metadata, _ITEM: {**item, **_make_expiry(item["ttl"])}}
+                text = _JOINT.join(part.page_content for part in parts)
+                documents.append(Document(page_content=text, metadata=metadata))
+            ids = [str(part.id) for parts in chunks.values() for part in parts]
+            vectors = {head.id: head.vector for head in memory.store.walk.get_nodes(ids)}
+            self._add(documents, [*chunks], vectors=vectors)
+
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time to live is over; every item is read.
+
+        Returns:
+            How many.
+        """
+        count = 0
+        for page in self._iterate_pages(_make_place(())):
+            names = [name for name, item in self._read_existing(page).items() if item.is_expired()]
+            if names:
+                with self._memory.store.hold_ingest_lock():  # nobody renews them meanwhile
+                    still = self._read_existing(names).items()
+                    gone = [name for name, item in still if item.is_expired()]
+                    self._memory.forget(gone)
+                count += len(gone)
+        return count
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
+        """Sweep in a thread until :meth:`stop_ttl_sweeper`; nothing without ``ttl``.
+
+        Args:
+            sweep_interval_minutes: Time between two sweeps; None for that of ``ttl``, else 5.
+        """
+        if self.ttl_config is None or self._sweeper is not None:
+            return
+        pause = sweep_interval_minutes or self.ttl_config.get("sweep_interval_minutes") or _SWEEP
+        stop = self._stop = threading.Event()
+
+        def sweep() -> None:
+            while not stop.wait(pause * 60):
+                try:
+                    self.sweep_ttl()
+                except CrabPathError as error:  # the next sweep tries again
+                    _log.warning("items with a time to live could not be swept: %s", error)
+
+        self._sweeper = threading.Thread(target=sweep, name="crabpath-ttl", daemon=True)
+        self._sweeper.start()
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop the sweeper.
+
+        Args:
+            timeout: Seconds to wait for a running sweep; None without limit.
+
+        Returns:
+            Whether none runs any more.
+        """
+        self._stop.set()
+        if self._sweeper is not None:
+            self._sweeper.join(timeout)
+            if self._sweeper.is_alive():
+                return False
+        self._sweeper = None
+        return True
 
     def _write(self, puts: Mapping[str, "_Put"]) -> None:
         """Add and delete items; each ``created_at`` stays."""
@@ -283,42 +472,55 @@ class CrabPathStore(BaseStore):
         gone = [name for name, put in puts.items() if put.value is None]
         if added:
             with self._writing:  # else two threads that put one new item both set created_at
-                known, now = self._read_existing(added.values()), datetime.now(timezone.utc)
+                known, now = self._read_existing(added), datetime.now(timezone.utc)
                 documents = [
                     put.to_document(known[name].created_at if name in known else now, now)
                     for name, put in added.items()
                 ]
-                report = self._memory.add_documents(
-                    documents, ids=list(added), split=False, progress=None
-                )
-                report.require_all(self._memory.settings.ingest.unusable_vectors)
+                self._add(documents, list(added))
         for part in _split(gone):
             self._memory.forget(part)
 
-    def _search(self, op: SearchOp) -> Operations[list[SearchItem]]:
+    def _search(self, op: SearchOp) -> "Operations[list[tuple[_StoredItem, SearchItem]]]":
         prefix = tuple(op.namespace_prefix)
         wanted = _read_filter({} if op.filter is None else op.filter)
         if op.limit <= 0:
             return []
-        end = min(max(0, op.offset) + op.limit, _MAX_LISTED)
+        begin = max(0, op.offset)
+        end = min(begin + op.limit, _MAX_LISTED)
         if op.query is None or is_blank(op.query):
             listed = yield from perform(lambda: self._list_items(prefix, wanted, end))
-            return [item.to_search_item() for item in listed[max(0, op.offset) : end]]
+            return [(item, item.to_search_item()) for item in listed[begin:end]]
         answer = yield from self._retrieve(prefix, op.query, wanted, end)
-        if answer is None:
-            return []
-        scores = {item.node.id: item.score for item in answer.documents}
-        found = _read_items(
-            Document(id=item.node.id, page_content="", metadata=dict(item.node.metadata))
-            for item in answer.documents
-        )
-        turn = answer.turn
-        items: list[SearchItem] = [
-            item.to_search_item(scores[item.id], turn.id, turn.namespace)
-            for item in found
-            if item.is_under(prefix) and _passes(item.value, wanted)
-        ]
-        return items[max(0, op.offset) : end]
+        items: list[tuple[_StoredItem, SearchItem]] = []
+        if answer is not None:
+            found = {item.node.id: item for item in answer.documents}
+            stored = _read_items(
+                Document(id=name, page_content="", metadata=dict(item.node.metadata))
+                for name, item in found.items()
+            )
+            stretch, turn = self._memory.store.stretch, answer.turn
+            for item in stored:
+                if item.is_under(prefix) and _passes(item.value, wanted):
+                    own = found[item.chunks[0]]
+                    # The memory compares in a scale of its own, see ``stretch_cosine``.
+                    similarity = own.returned.features.get("similarity", 0.0)
+                    cosine = max(-1.0, min(1.0 - (1.0 - similarity) / stretch, 1.0))
+                    searched = item.to_search_item(
+                        cosine,
+                        probability=own.score,
+                        turn_id=turn.id,
+                        turn_namespace=turn.namespace,
+                        document_id=own.node.id,
+                    )
+                    items.append((item, searched))
+        if len(items) < end:  # items without a vector come last
+            missing = end - len(items)
+            more = yield from perform(
+                lambda: self._list_items(prefix, wanted, missing, indexed=False)
+            )
+            items += [(item, item.to_search_item()) for item in more]
+        return items[begin:end]
 
     def _retrieve(
         self, prefix: Labels, query: str, wanted: Mapping[str, Any], limit: int
@@ -328,10 +530,12 @@ class CrabPathStore(BaseStore):
         options: QueryOptions = {
             **self._options,
             "k": limit,
+            "one_per_document": True,
             "filter": {f"namespace_{len(prefix)}": _make_place(prefix), **condition},
             "confined": True,
             "namespace": self.find_turn_namespace(prefix),
             "session": find_session(var_child_runnable_config.get()),
+            "existing_ids": self._find_live if self._omits_expired else None,
         }
         if not complete:  # no vector index knows such a condition
             listed = yield from perform(lambda: self._list_items(prefix, wanted, _MAX_LISTED))
@@ -343,21 +547,40 @@ class CrabPathStore(BaseStore):
                     f"number or flag is for at most {MOST_IDS:,}: search under a longer prefix"
                 )
                 raise InvalidInputError(msg)
-            options["candidate_ids"] = [item.id for item in listed]
+            options["candidate_ids"] = [chunk for item in listed for chunk in item.chunks]
         answer = yield from perform_sync_or_async(
             lambda: self._memory.retrieve(query, **options),
             lambda: self._memory.aio.retrieve(query, **options),
         )
         return answer
 
+    def _find_live(self, chunks: Sequence[str]) -> set[str]:
+        """Find the chunks among some whose item has not expired."""
+        found = _read_items(self._memory.get_by_ids(list(chunks)))
+        return {chunk for item in found if not item.is_expired() for chunk in item.chunks}
+
     def _list_items(
-        self, prefix: Labels, wanted: Mapping[str, Any], limit: int
+        self,
+        prefix: Labels,
+        wanted: Mapping[str, Any],
+        limit: int,
+        *,
+        indexed: bool | None = None,
     ) -> list["_StoredItem"]:
-        """List items under a prefix that pass a filter, in the order of their ids."""
+        """List items under a prefix that pass a filter, in the order of their ids.
+
+        ``indexed`` says which: those that searches find, the others, or None for both.
+        """
         count = limit
         while True:
             documents = self._memory.documents(under=_make_place(prefix), limit=count)
-            found = [item for item in _read_items(documents) if _passes(item.value, wanted)]
+            found = [
+                item
+                for item in _read_items(documents)
+                if indexed in (None, item.is_indexed)
+                and self._is_live(item)
+                and _passes(item.value, wanted)
+            ]
             if len(found) >= limit or len(documents) < count or count == _MAX_LISTED:
                 return found[:limit]
             count = min(4 * count, _MAX_LISTED)
@@ -367,52 +590,64 @@ class CrabPathStore(BaseStore):
         starts = [tuple(c.path) for c in conditions if c.match_type == "prefix"]
         # A prefix without wildcards narrows what is read.
         known = next((path for path in starts if "*" not in path), ())
-        found = {
+        found = set[Labels]()
+        for names in self._iterate_pages(_make_place(known), whole=self._omits_expired):
+            spaces = {_read_id(name)[0] for name in names} - found
+            if self._omits_expired:
+                spaces &= {item.namespace for item in self._read_live(names).values()}
+            found |= spaces
+        passed = {
             labels[: op.max_depth]
-            for labels in self._iterate_namespaces(_make_place(known))
+            for labels in found
             if all(_matches(condition, labels) for condition in conditions)
         }
-        return sorted(found)[op.offset : op.offset + op.limit]
+        return sorted(passed)[op.offset : op.offset + op.limit]
 
-    def _iterate_namespaces(self, place: str) -> Iterator[Labels]:
-        """Yield the namespaces of items whose ids begin with ``place``, some repeatedly."""
+    def _iterate_pages(self, place: str, *, whole: bool = True) -> Iterator[list[str]]:
+        """Yield names of the items under a place; not ``whole``, only some of each namespace."""
         after: str | None = None
         while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
-            yield from (_read_id(name)[0] for name in names)
-            # Past the other items of the last namespace, which is known already.
-            after = f"{_make_place(_read_id(names[-1])[0])}:\U0010ffff"
+            yield names
+            after = names[-1]
+            if not whole:  # past the other items of the last namespace, which is known already
+                after = f"{_make_place(_read_id(after)[0])}:\U0010ffff"
 
 
 class _StoredItem(NamedTuple):
     """An item as stored in its document."""
 
-    id: str
     namespace: Labels
     key: str
     value: dict[str, Any]
     created_at: datetime
     updated_at: datetime
+    name: str
+    """Id of its document."""
+    chunks: list[str]
+    """Ids of those of its chunks that were read."""
+    is_indexed: bool
+    """Whether searches find it."""
+    ttl: float | None
+    """Minutes that it lives after a put or a read."""
+    expires_at: datetime | None
 
     def is_under(self, prefix: Labels) -> bool:
         return self.namespace[: len(prefix)] == prefix
 
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at < datetime.now(timezone.utc)
+
     def to_item(self) -> Item:
-        _, namespace, key, value, created_at, updated_at = self
         return Item(
-            namespace=namespace,
-            key=key,
-            value=value,
-            created_at=created_at,
-            updated_at=updated_at,
+            namespace=self.namespace,
+            key=self.key,
+            value=self.value,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
         )
 
-    def to_search_item(
-        self,
-        score: float | None = None,
-        turn_id: str | None = None,
-        turn_namespace: str | None = None,
-    ) -> CrabPathSearchItem:
-        return CrabPathSearchItem(*self[1:], score, turn_id, turn_namespace)
+    def to_search_item(self, score: float | None = None, **turn: Any) -> CrabPathSearchItem:
+        return CrabPathSearchItem(*self[:5], score, **turn)
 
 
 class _Put(NamedTuple):
@@ -421,8 +656,10 @@ class _Put(NamedTuple):
     namespace: Labels
     key: str
     value: dict[str, Any] | None
-    text: str
+    texts: tuple[str, ...] = ()
     """What is searched; empty for an item that only ``get`` and listings find."""
+    ttl: float | None = None
+    """Minutes that it lives; None for ever."""
 
     def to_document(self, created_at: datetime, updated_at: datetime) -> Document:
         assert self.value is not None, "a deletion has no document"  # noqa: S101
@@ -433,11 +670,17 @@ class _Put(NamedTuple):
             "created_at": created_at.isoformat(),
             "updated_at": updated_at.isoformat(),
         }
-        metadata: dict[str, Any] = {"source": name, _ITEM: item}
-        if not self.text:
+        if self.ttl is not None:
+            item |= _make_expiry(self.ttl)
+        # With a start it is no file, whatever its key: nothing in it is front matter.
+        metadata: dict[str, Any] = {"source": name, "start_index": 0, _ITEM: item}
+        if not self.texts:
             return Document(page_content=name, metadata=metadata)
-        if isinstance(title := self.value.get("title"), str) and title in self.text:
-            metadata["title"] = title
+        if isinstance(title := self.value.get("title"), str) and any(
+            title in text for text in self.texts
+        ):
+            # A title is embedded with every chunk, which then has no vector of its own text.
+            metadata |= {"title": title} if len(self.texts) == 1 else {"aliases": [title]}
         metadata |= {
             f"namespace_{depth}": _make_place(self.namespace[:depth])
             for depth in range(len(self.namespace) + 1)
@@ -447,7 +690,32 @@ class _Put(NamedTuple):
             for name, value in self.value.items()
             if name.isidentifier() and (filterable := _to_filterable(value)) is not None
         }
-        return Document(page_content=self.text, metadata=metadata)
+        return Document(page_content=_JOINT.join(self.texts), metadata=metadata)
+
+
+class _TextSplitter(TextSplitter):
+    """A splitter that cuts an item between its texts."""
+
+    def split_text(self, text: str) -> list[str]:
+        return text.split(_JOINT)
+
+
+def _make_expiry(ttl: float) -> dict[str, Any]:
+    """Make the entries of an item for a time to live, in minutes, that begins now."""
+    end = datetime.now(timezone.utc) + timedelta(minutes=ttl)
+    return {"ttl": ttl, "expires_at": end.isoformat()}
+
+
+def _list_aged(items: Iterable[_StoredItem]) -> set[str]:
+    """List the names of items whose time to live began long enough ago to be renewed."""
+    now = datetime.now(timezone.utc)
+    return {
+        item.name
+        for item in items
+        if item.ttl is not None
+        and item.expires_at is not None
+        and item.expires_at - now < timedelta(minutes=item.ttl * (1 - _KEPT))
+    }
 
 
 def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -456,15 +724,27 @@ def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
-    """Read the items among documents."""
-    found: list[_StoredItem] = []
+    """Read the items among chunks, each once."""
+    found: dict[str, _StoredItem] = {}
     for document in documents:
-        name, item = str(document.id), document.metadata.get(_ITEM)
-        if name.startswith(f"{_ROOT}/") and isinstance(item, dict):
-            value = json.loads(item["value"])
-            times = [datetime.fromisoformat(item[key]) for key in ("created_at", "updated_at")]
-            found.append(_StoredItem(name, *_read_id(name), value, *times))
-    return found
+        name, item = str(document.metadata.get("source")), document.metadata.get(_ITEM)
+        if name in found:
+            found[name].chunks.append(str(document.id))
+        elif name.startswith(f"{_ROOT}/") and isinstance(item, dict):
+            (namespace, key), end = _read_id(name), item.get("expires_at")
+            found[name] = _StoredItem(
+                namespace,
+                key,
+                json.loads(item["value"]),
+                datetime.fromisoformat(item["created_at"]),
+                datetime.fromisoformat(item["updated_at"]),
+                name,
+                [str(document.id)],
+                _INDEXED in document.metadata,
+                item.get("ttl"),
+                datetime.fromisoformat(end) if end else None,
+            )
+    return [*found.values()]
 
 
 def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
@@ -474,11 +754,11 @@ def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
         if isinstance(op, PutOp):
             name, namespace = _make_id(op.namespace, op.key), tuple(op.namespace)
             if op.value is None:
-                puts[name] = _Put(namespace, op.key, None, "")
+                puts[name] = _Put(namespace, op.key, None)
                 continue
             value = _require_value(op.value)
             paths = fields if op.index is None else _require_fields(op.index or ())
-            puts[name] = _Put(namespace, op.key, value, _make_text(value, paths))
+            puts[name] = _Put(namespace, op.key, value, _list_texts(value, paths), op.ttl)
         elif not isinstance(op, (GetOp, SearchOp, ListNamespacesOp)):
             msg = f"a batch takes the operations of LangGraph's store, not {type(op).__name__}"
             raise InvalidInputError(msg)
@@ -519,12 +799,13 @@ def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(fields)
 
 
-def _make_text(value: Mapping[str, Any], paths: Iterable[str]) -> str:
-    """Join the texts at some paths of a value by lines; for the whole value, its leaves."""
+def _list_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[str, ...]:
+    """List the texts at some paths of a value; of the whole value one, with its leaves."""
     texts: list[str] = []
     for path in paths:
-        texts += _describe(value) if path == "$" else get_text_at_path(value, path)
-    return "\n".join(text for text in dict.fromkeys(texts) if not is_blank(text))
+        texts += ["\n".join(_describe(value))] if path == "$" else get_text_at_path(value, path)
+    plain = dict.fromkeys(text.replace(_JOINT, " ") for text in texts)
+    return tuple(text for text in plain if not is_blank(text))
 
 
 def _describe(value: Mapping[str, Any]) -> list[str]:

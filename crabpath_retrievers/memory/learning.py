@@ -39,6 +39,7 @@ from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.weights import set_authority
 
@@ -94,6 +95,37 @@ class MemoryLearning(MemoryPart):
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             turn = None if turn_id is None else parse_text("turn_id", turn_id)
             return self._services.store.history.find_feedback(giver, limit, turn=turn)
+
+    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> list[Precedent]:
+        """List verdicts on past questions like that of a turn: the past uses of its documents.
+
+        Only those that were given before the turn and are not undone, among the newest 500.
+
+        Args:
+            turn_id: The turn, by its id or that of the host's run.
+            namespace: The namespace of the turn; None looks in all.
+
+        Returns:
+            The most alike question first; none where the memory stores no vectors of turns.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no such turn.
+
+        Example::
+
+            memory.learning.precedents(answer.turn.id)
+        """
+        scope = None if namespace is None else parse_namespace(namespace)
+        services = self._services
+        log = services.store.turns
+        with limit_waiting(services.settings.time_limit):
+            name = log.get(parse_text("turn_id", turn_id), namespace=scope).id
+            found = log.find(name, namespace=scope)
+            if found is None or found.vector is None:
+                return []
+            alike = services.episodes.near(services.store, found.vector, found.state.clock)
+            return log.find_precedents(found.turn, alike)
 
     def usage(
         self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
@@ -302,6 +334,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
 
     learn_waiting = off_loop(MemoryLearning.learn_waiting, slow=True)
     feedback = off_loop(MemoryLearning.feedback)
+    precedents = off_loop(MemoryLearning.precedents)
     usage = off_loop(MemoryLearning.usage)
     lift = off_loop(MemoryLearning.lift)
     shadow_lift = off_loop(MemoryLearning.shadow_lift)

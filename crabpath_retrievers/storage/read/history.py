@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import ModelEffects
 from crabpath_retrievers.core.feedback import (
+    DOCUMENT_FIELDS,
     MOST_LATER,
     FeedbackStatus,
     RewardSource,
@@ -90,6 +91,7 @@ class FeedbackRecord(NamedTuple):
         namespace: Namespace of the turn; None if unknown.
         created: Seconds since the epoch.
         correction: The correct answer, as given.
+        used, unused, relevant, irrelevant: Documents as they were named; None where none were.
     """
 
     feedback_id: str
@@ -102,6 +104,10 @@ class FeedbackRecord(NamedTuple):
     namespace: str | None
     created: float
     correction: str | None
+    used: tuple[str, ...] | None = None
+    unused: tuple[str, ...] | None = None
+    relevant: tuple[str, ...] | None = None
+    irrelevant: tuple[str, ...] | None = None
 
 
 class StoredEffects(NamedTuple):
@@ -418,6 +424,7 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
         namespace=row.namespace,
         created=row.created,
         correction=payload.get("correction"),
+        **{name: tuple(payload[name]) for name in DOCUMENT_FIELDS if payload.get(name) is not None},
     )
 
 

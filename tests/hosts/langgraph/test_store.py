@@ -7,6 +7,7 @@ The cases of the first part are those of LangGraph's own tests of its stores, ru
 import asyncio
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 from langgraph.store.base import (
     GetOp,
@@ -48,8 +49,8 @@ def make_store(request, embeddings, tmp_path):
 
         def make(kind, **options):
             if kind == "langgraph":
-                fields = list(options.pop("fields", ("$",)))
-                return InMemoryStore(index={"dims": 384, "embed": embeddings, "fields": fields})
+                index = {"dims": 384, "embed": embeddings, **options.get("index", {})}
+                return InMemoryStore(index=index)
             given = {"path": tmp_path / "memory"}
             if kind == "postgresql":
                 given = {"path": request.getfixturevalue("pgvector_url"), "vectors": "pgvector"}
@@ -208,8 +209,7 @@ def test_the_best_item_comes_first_with_its_score(store):
     fill(store, FRUIT)
     found = store.search(("test",), query="a red car", limit=4)
     assert found[0].key == "doc2"
-    scores = [item.score for item in found]
-    assert scores == sorted(scores, reverse=True)
+    assert max(found, key=lambda item: item.score) == found[0]
     assert store.search(("test",), query="apple", filter={"color": "red"})[0].key == "doc1"
     assert all(item.score is None for item in store.search(("test",)))
 
@@ -245,13 +245,20 @@ def test_an_item_that_is_not_indexed_is_listed(store):
     store.put(("test",), "doc2", {"n": None}, index=["text"])
     assert store.get(("test",), "doc1").value == {"text": "apple"}
     assert sorted(keys(store.search(("test",), filter={"n": None}))) == ["doc1", "doc2"]
-    assert [item.score for item in store.search(("test",), query="apple")] in ([], [None, None])
-    store.put(("test",), "doc1", {"text": "apple"})
-    assert store.search(("test",), query="apple")[0].score > 0
+    assert [item.score for item in store.search(("test",), query="apple")] == [None, None]
+    store.put(("test",), "doc3", {"text": "apple"})
+    found = store.search(("test",), query="apple")
+    assert keys(found) == ["doc3", "doc1", "doc2"]
+    assert [item.score for item in found] == [pytest.approx(found[0].score), None, None]
+    assert keys(store.search(("test",), query="apple", limit=1)) == ["doc3"]
+    assert keys(store.search(("test",), query="apple", filter={"n": None, "text": "apple"})) == [
+        "doc3",
+        "doc1",
+    ]
 
 
 def test_fields_choose_what_is_searched(kind, make_store):
-    store = make_store(kind, fields=("text", "parts[*].said"))
+    store = make_store(kind, index={"fields": ["text", "parts[*].said"]})
     tea, rain = "Green tea helps against sleep", "It rains in Hamburg"
     store.put(("test",), "tea", {"text": tea, "note": rain})
     store.put(("test",), "rain", {"parts": [{"said": rain}, {"said": "often"}], "note": tea})
@@ -259,6 +266,78 @@ def test_fields_choose_what_is_searched(kind, make_store):
     assert store.search(("test",), query="tea against sleep")[0].key == "tea"
     assert store.search(("test",), query="rains in Hamburg")[0].key == "rain"
     assert store.search(("test",), query="bread baked")[0].key == "note"
+
+
+@pytest.mark.parametrize("query", ["apple", "blue sky", "yes", "Which fruit is red?"])
+def test_the_score_is_the_cosine(store, embeddings, query):
+    store.put(("test",), "doc", {"text": "apple", "more": "none"}, index=["text", "missing"])
+    (found,) = store.search((), query=query)
+    assert found.score == pytest.approx(cosine(embeddings, query, "apple"), abs=1e-3)
+
+
+def cosine(embeddings, one, other):
+    """Cosine of two texts."""
+    one, other = np.array(embeddings.embed_documents([one, other]))
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def test_each_field_has_a_vector_and_the_best_one_counts(kind, make_store):
+    store = make_store(kind, index={"fields": ["name", "food", "city"]})
+    store.put(("test",), "ann", {"name": "Ann Able", "hidden": "chess club", "city": "Hamburg"})
+    store.put(("test",), "bob", {"name": "Bob Baker", "food": "noodle soup", "city": "Ann Able"})
+    found = store.search(("test",), query="Ann Able")
+    assert sorted(keys(found)) == ["ann", "bob"]
+    assert [item.score for item in found] == [pytest.approx(1, abs=1e-3)] * 2
+    first, last = store.search(("test",), query="noodle soup")
+    assert (first.key, last.key) == ("bob", "ann")
+    assert first.score == pytest.approx(1, abs=1e-3)
+    assert last.score < 0.9
+    other = store.search(("test",), query="chess club")
+    assert all(item.score < 0.9 for item in other)
+
+
+def test_a_put_may_name_other_fields(kind, make_store):
+    store = make_store(kind, index={"fields": ["unused"]})
+    store.put(("test",), "one", {"a": "green tea", "b": "bread", "c": "rain"}, index=["a", "b"])
+    store.put(("test",), "two", {"a": "coal", "b": "bread", "d": "snow"}, index=["b", "d"])
+    assert [item.key for item in store.search(("test",), query="green tea")] == ["one", "two"]
+    assert [item.key for item in store.search(("test",), query="snow")] == ["two", "one"]
+    both = store.search(("test",), query="bread")
+    assert both[0].score == pytest.approx(both[1].score)
+    assert all(item.score < 0.9 for item in store.search(("test",), query="rain"))
+
+
+def test_a_hostile_filter_finds_what_it_says(store):
+    """Keys and values are data wherever they go."""
+    fill(store, {"one": {"access": "public"}, "two": {"access": "private", "name": "O'Brien"}})
+    for wanted in [
+        {"access') = 'public' OR '1'='1' OR json_extract(value, '$.": "x"},
+        {"access": "public' OR '1'='1"},
+        {"access": "public'; --"},
+        {"access": "public\x00' OR 'א'='א"},
+        {"access": "'" * 4},
+    ]:
+        assert store.search(("test",), filter=wanted) == []
+        assert store.search(("test",), query="access", filter=wanted) == []
+    assert keys(store.search(("test",), filter={"name": "O'Brien"})) == ["two"]
+
+
+def test_a_prefix_ends_with_a_label(store):
+    """Whatever pattern languages make of its signs, in searches and in lists."""
+    pairs = [("star*", "starX"), ("q?m", "qXm"), ("br[ack]et", "brXacXket"), ("a%b", "axxb")]
+    pairs += [("user_1", "userX1"), ("foo", "foobar"), ("Foo", "foo"), ("line", "line\n")]
+    for label in {label for pair in pairs for label in pair}:
+        for space in ((label,), (label, "child"), ("in", label)):
+            store.put(space, "k", {"v": 1})
+    for label, _ in pairs:
+        below = [(label,), (label, "child")]
+        assert sorted(item.namespace for item in store.search((label,), limit=100)) == below
+        found = store.search((label,), query="1", limit=100)
+        assert sorted(item.namespace for item in found) == below
+        assert store.list_namespaces(prefix=(label, "child")) == below[1:]
+        assert store.list_namespaces(suffix=(label,)) == sorted([(label,), ("in", label)])
+    everything = {item.namespace for item in store.search((), limit=1000)}
+    assert everything == {*store.list_namespaces(limit=1000)}
 
 
 def test_every_script_is_found(store):
@@ -280,8 +359,3 @@ async def test_every_method_can_be_awaited(store):
     )
     assert keys(found[0]) == ["doc1", "doc2"]
     assert sorted(keys(found[1])) == ["doc1", "doc3"]
-
-
-def test_a_time_to_live_is_refused(store):
-    with pytest.raises(NotImplementedError):
-        store.put(("test",), "doc1", {"text": "x"}, ttl=1)

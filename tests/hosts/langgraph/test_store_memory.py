@@ -4,8 +4,11 @@ import importlib
 import json
 import subprocess
 import sys
+import threading
+import time
 import warnings
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
 
 import pytest
 from langchain.agents import create_agent
@@ -78,7 +81,8 @@ def test_an_outcome_changes_the_order_under_its_prefix_alone(store):
     assert receipt.status == "applied"
     after = store.search(ANN, query=question)
     assert after[0].key == before[-1].key
-    assert after[0].score > before[-1].score
+    assert after[0].probability > before[-1].probability
+    assert after[0].score == pytest.approx(before[-1].score)
     assert keys(store.search(BOB, query=question)) == keys(before)
 
 
@@ -92,6 +96,31 @@ def test_what_was_learned_about_an_item_outlives_its_update(store):
     first = store.search(ANN, query=question)[0]
     assert (first.key, first.created_at) == (last, made)
     assert first.updated_at > made
+
+
+def test_an_item_of_several_texts_is_learned_about_as_one(memory):
+    """Whichever of them was found; what was learned of a text stays as long as the text does."""
+    store = CrabPathStore(memory, index={"fields": ["name", "food", "place"]})
+    for n in range(4):
+        value = {"name": f"Person {n}", "food": f"dish number {n}", "place": f"town number {n}"}
+        store.put(ANN, f"{n}", value)
+    question = "Which dish shall I cook?"
+    before = store.search(ANN, query=question)
+    assert sorted(keys(before)) == ["0", "1", "2", "3"]
+    (receipt,) = store.record(before, "up", used=[before[-1]])
+    assert receipt.status == "applied"
+    after = store.search(ANN, query=question)
+    last = before[-1].key
+    assert after[0].key == last
+    store.put(ANN, last, {**after[0].value, "place": "elsewhere"})
+    assert keys(store.search(ANN, query=question))[0] == last
+    assert store.search(ANN, query=f"town number {last}")[0].score < 0.9  # the old place is gone
+    (receipt,) = store.record(after, "down", unused=[last_id := after[0].id])
+    assert receipt.status == "applied"
+    assert last_id == before[-1].id
+    store.delete(ANN, last)
+    assert last not in keys(store.search(ANN, query=question))
+    assert memory.info()["nodes"] == 9
 
 
 @pytest.mark.parametrize("about", ["items", "item", "turn", "last", "state", "memory"])
@@ -254,7 +283,8 @@ def test_a_value_comes_back_as_it_was(store):
         (lambda store: store.search(ANN, filter={"a": {"$near": 1}}), r"\$near"),
         (lambda store: store.batch([PutOp(ANN, "1", {"a": 1}), "get"]), "not str"),
         (lambda store: CrabPathStore("./memory"), "open CrabPath memory"),
-        (lambda store: CrabPathStore(store.memory, fields="text"), "list of paths"),
+        (lambda store: CrabPathStore(store.memory, index={"fields": "text"}), "list of paths"),
+        (lambda store: CrabPathStore(store.memory, index={"embed": len}), "is its memory's"),
         (lambda store: CrabPathStore(store.memory, options={"k": 3}), "sets k itself"),
     ],
 )
@@ -368,7 +398,8 @@ def test_an_item_survives_a_checkpoint(store):
     serde = JsonPlusSerializer(allowed_msgpack_modules=[name])
     again = serde.loads_typed(serde.dumps_typed(item))
     assert again == item
-    assert (again.score, again.metadata) == (item.score, item.metadata)
+    own = (item.score, item.probability, item.metadata)
+    assert (again.score, again.probability, again.metadata) == own
     assert "turn_id" not in store.get(ANN, "green").dict()
 
 
@@ -389,3 +420,164 @@ def test_two_processes_share_a_store(pgvector_url):
         store = CrabPathStore(memory)
         assert len(store.search(("shared",), query="one", limit=100)) == 21
         assert store.get(("shared",), "both").value["text"] in ("one", "two")
+
+
+def test_items_of_an_earlier_store_are_found_updated_and_deleted(memory):
+    """As the store wrote them before an item could have several texts, or an end."""
+    now = "2026-01-02T03:04:05+00:00"
+    for key, indexed in (("tea", True), ("hidden", False)):
+        item = {"value": json.dumps({"content": f"Ann likes {key}"}), "created_at": now}
+        metadata = {"source": f"store:/memories/ann/:{key}", "item": {**item, "updated_at": now}}
+        text = f"Ann likes {key}" if indexed else metadata["source"]
+        if indexed:
+            places = ("store:/", "store:/memories/", "store:/memories/ann/")
+            metadata |= {f"namespace_{n}": place for n, place in enumerate(places)}
+        memory.add_documents(
+            [Document(text, metadata=metadata, id=metadata["source"])], split=False
+        )
+    store = CrabPathStore(memory, index={"fields": ["content", "more"]}, ttl={"default_ttl": 1})
+    assert keys(store.search(ANN, query="tea")) == ["tea", "hidden"]
+    assert keys(store.search(ANN)) == ["hidden", "tea"]
+    store.put(ANN, "tea", {"content": "Ann likes mint tea", "more": "with honey"})
+    first, last = store.search(ANN, query="honey")
+    assert (first.key, first.created_at.year, last.score) == ("tea", 2026, None)
+    assert store.sweep_ttl() == 0
+    store.delete(ANN, "tea")
+    store.delete(ANN, "hidden")
+    assert memory.info()["nodes"] == 0
+
+
+# Times to live, and opening by an address.
+
+
+def expire(monkeypatch, seconds):
+    """Let time pass for the store."""
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + timedelta(seconds=seconds)
+
+    monkeypatch.setattr("langgraph_crabpath.store.datetime", Later)
+
+
+def test_an_item_lives_until_it_is_swept(memory, monkeypatch):
+    store = CrabPathStore(memory, index={"fields": ["content", "note"]}, ttl={"default_ttl": 1})
+    fill(store, {"old": {"content": "no end"}})  # a PutOp has no default
+    store.put(ANN, "tea", {"content": "green tea", "note": "before noon"})
+    store.put(ANN, "mint", {"content": "mint tea"}, ttl=2)
+    store.put(ANN, "hidden", {"content": "black tea"}, index=False)
+    made = store.get(ANN, "tea")
+    expire(monkeypatch, 50)
+    assert store.search(ANN, query="green tea", limit=1)[0].key == "tea"  # begins anew
+    expire(monkeypatch, 105)
+    assert store.get(ANN, "tea", refresh_ttl=False) == made
+    assert store.sweep_ttl() == 1
+    assert keys(store.search(ANN, refresh_ttl=False)) == ["mint", "old", "tea"]
+    expire(monkeypatch, 115)
+    assert keys(store.search(ANN, query="before noon", refresh_ttl=False))[0] == "tea"
+    store.put(ANN, "mint", {"content": "mint tea"}, ttl=None)
+    assert store.sweep_ttl() == 1
+    expire(monkeypatch, 10**9)
+    assert store.sweep_ttl() == 0
+    assert keys(store.search(ANN)) == ["mint", "old"]
+
+
+def test_a_read_embeds_nothing_to_renew_an_item(memory, embeddings, monkeypatch):
+    store = CrabPathStore(memory, index={"fields": ["content", "note"]})
+    store.put(ANN, "tea", {"content": "green tea", "note": "before noon"}, ttl=1)
+    embedded = []
+    embed = type(embeddings).embed_documents
+    monkeypatch.setattr(
+        type(embeddings),
+        "embed_documents",
+        lambda own, texts: embedded.extend(texts) or embed(own, texts),
+    )
+    expire(monkeypatch, 40)
+    before = store.search(ANN, query="green tea", refresh_ttl=False)
+    store.get(ANN, "tea")
+    expire(monkeypatch, 80)
+    assert store.sweep_ttl() == 0
+    after = store.search(ANN, query="green tea", refresh_ttl=False)
+    assert not {"green tea", "before noon"}.intersection(embedded)
+    assert [item.score for item in after] == [item.score for item in before]
+    assert after == before
+
+
+@pytest.mark.parametrize("omit", [None, False, True])
+def test_expired_items_are_omitted_where_that_is_asked_for(memory, monkeypatch, omit):
+    ttl = {"refresh_on_read": False, **({} if omit is None else {"omit_expired": omit})}
+    store = CrabPathStore(memory, ttl=ttl)
+    for n in range(6):
+        store.put(("omit", "mixed"), f"{n}", {"text": f"item {n}"}, ttl=1 if n % 2 else None)
+    store.put(("omit", "gone"), "e", {"text": "item"}, ttl=1)
+    expire(monkeypatch, 61)
+    mixed = ["0", "2", "4"] if omit else ["0", "1", "2", "3", "4", "5"]
+    assert (store.get(("omit", "gone"), "e") is None) == bool(omit)
+    assert keys(store.search(("omit", "mixed"))) == mixed
+    assert keys(store.search(("omit", "mixed"), limit=2, offset=1)) == mixed[1:3]
+    found = store.search(("omit", "mixed"), query="item 1", limit=3)
+    assert len(found) == 3
+    assert set(keys(found)) <= set(mixed)
+    spaces = [("omit", "mixed")] if omit else [("omit", "gone"), ("omit", "mixed")]
+    assert store.list_namespaces(prefix=("omit",)) == spaces
+    assert store.sweep_ttl() == 4
+
+
+def test_an_item_that_is_renewed_keeps_what_others_put(memory, monkeypatch):
+    """A read that renews an item while another thread puts it loses neither."""
+    store = CrabPathStore(memory)
+    store.put(ANN, "n", {"n": -1}, ttl=1)
+    expire(monkeypatch, 30)
+    with ThreadPoolExecutor(2) as pool:
+        reads = [pool.submit(store.get, ANN, "n") for _ in range(20)]
+        for n in range(20):
+            store.put(ANN, "n", {"n": n}, ttl=1)
+            assert store.get(ANN, "n", refresh_ttl=False).value == {"n": n}
+        assert all(read.result() for read in reads)
+
+
+def test_a_sweeper_deletes_in_the_background(memory):
+    store = CrabPathStore(memory, ttl={"default_ttl": 0.001, "refresh_on_read": False})
+    store.put(ANN, "tea", {"content": "green tea"})
+    store.start_ttl_sweeper(sweep_interval_minutes=0.001)
+    store.start_ttl_sweeper()
+    until = time.monotonic() + 30
+    while store.get(ANN, "tea") is not None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert store.stop_ttl_sweeper()
+    assert store.stop_ttl_sweeper(timeout=1)
+    without = CrabPathStore(memory)
+    without.start_ttl_sweeper()  # nothing to sweep
+    assert "crabpath-ttl" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_store_is_opened_by_its_address(tmp_path, embeddings):
+    index = {"dims": 384, "embed": embeddings.embed_documents, "fields": ["content"]}
+    for place, kept in ((str(tmp_path / "items"), True), (":memory:", False)):
+        for again in (False, True):
+            with CrabPathStore.from_conn_string(
+                place, index=index, ttl={"default_ttl": 9}
+            ) as store:
+                store.setup()
+                assert (store.get(ANN, "tea") is not None) == (again and kept)
+                store.put(ANN, "tea", {"content": "green tea"})
+                assert store.search(ANN, query="green tea")[0].score == pytest.approx(1, abs=1e-3)
+                config = store.index_config
+                assert (config["dims"], config["fields"]) == (384, ["content"])
+                assert config["embed"] == store.memory.embedder.embeddings
+                assert store.ttl_config == {"default_ttl": 9}
+    with CrabPath.open(tmp_path / "own", embeddings=embeddings) as memory:
+        config = CrabPathStore(memory).index_config
+        assert config == {"dims": 384, "embed": embeddings, "fields": ["$"]}
+
+
+@pytest.mark.slow
+def test_a_store_is_opened_by_the_address_of_a_database(pgvector_url, embeddings):
+    address = pgvector_url.replace("postgresql+psycopg://", "postgresql://")
+    for value in (None, {"content": "green tea"}):
+        with CrabPathStore.from_conn_string(address, index={"embed": embeddings}) as store:
+            found = store.get(ANN, "tea")
+            assert (found.value if found else None) == value
+            store.put(ANN, "tea", {"content": "green tea"})

@@ -64,11 +64,11 @@ def site():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             data = server.files.get(self.path)
+            server.asked.append(self.path)
             self.send_response(404 if data is None else 200)
             self.send_header("Content-Length", str(len(data or b"")))
             self.end_headers()
             self.wfile.write((data or b"")[: 10 if self.path in server.broken else None])
-            server.asked.append(self.path)
 
         def log_message(self, *args):
             pass
