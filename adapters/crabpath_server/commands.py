@@ -33,6 +33,7 @@ from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, ServiceError
+from crabpath_server.logs import LogFormat, LogLevel, start_logging
 
 if TYPE_CHECKING:
     from crabpath_server import Access, Issuer
@@ -70,18 +71,28 @@ def run_serve(
     oauth_namespace: Annotated[
         str, typer.Option(help="Claim of its tokens that names the namespace.")
     ] = "sub",
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The least important lines of the log.")
+    ] = LogLevel.info,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="The form of its lines; json and logfmt are for programs.")
+    ] = LogFormat.text,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log each request, not only those that fail.")
+    ] = False,
     **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory over HTTP, until SIGTERM or Ctrl-C."""
     if (oauth_issuer is None) != (oauth_audience is None):
         msg = "--oauth-issuer and --oauth-audience belong together: give both"
         raise InvalidInputError(msg)
+    require_extra("server", "the server")
     issuer = None
     if oauth_issuer is not None and oauth_audience is not None:
-        require_extra("server", "the server")
         from crabpath_server.oauth import Issuer
 
         issuer = Issuer(oauth_issuer, oauth_audience, namespace=oauth_namespace)
+    start_logging(log_format, log_level, has_requests=access_log)
     _serve(store, host, port, tokens, opening, issuer=issuer)
 
 
