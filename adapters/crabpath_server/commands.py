@@ -57,7 +57,7 @@ Tokens = Annotated[
 ]
 
 
-def run_serve(
+def run_serve(  # noqa: PLR0913, PLR0917  each is an option of the command
     store: Store = DEFAULT_STORE,
     host: Host = "127.0.0.1",
     port: Port = _PORT,
