@@ -23,7 +23,7 @@ from uuid import uuid4
 import numpy as np
 from langchain_core.documents import Document
 
-from crabpath_retrievers.core.calls import elapsed_ms
+from crabpath_retrievers.core.calls import count_ingest, elapsed_ms
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
@@ -269,6 +269,7 @@ class Ingest:
         warn_of_left_out(report.left_out)
         if not in_bulk:
             _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        count_ingest(report.added, report.updated, report.removed)
         return report, total
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
@@ -307,6 +308,7 @@ class Ingest:
         report = plan.finish()
         warn_of_left_out(report.left_out)
         _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        count_ingest(report.added, report.updated, report.removed)
         return report
 
     def remove(self, ids: Sequence[str]) -> None:
