@@ -22,6 +22,7 @@ from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
 from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
 from crabpath_server.endpoints import ApiInput, Call, Limit
 
@@ -38,6 +39,10 @@ class TurnExplanation(ApiOutput):
     titles: dict[str, str] = Field(description="Titles of all its nodes, by id.")
     feedback: list[Sent[FeedbackRecord]] = Field(description="All feedback about it, newest first.")
     changes: list[Sent[WeightMove]] = Field(description="What that feedback changed, newest first.")
+    texts: dict[str, str] = Field(description="Texts of its documents that still exist, by id.")
+    precedents: list[Sent[Precedent]] = Field(
+        description="Earlier verdicts on questions like it, the most alike first."
+    )
 
 
 async def read_turn(call: Call) -> TurnExplanation:
@@ -55,10 +60,40 @@ async def read_turn(call: Call) -> TurnExplanation:
                 namespace=call.namespace,
                 limit=_MOST_CHANGES - len(moves),
             )
+    found = await memory.get_by_ids(
+        [one.id for one in explained.documents], namespace=call.namespace
+    )
     return TurnExplanation(
         **explained.to_dict(),
         feedback=given,
         changes=moves,
+        texts={str(one.id): one.page_content for one in found},
+        precedents=await memory.learning.precedents(explained.turn.id, namespace=call.namespace),
+    )
+
+
+class Overview(ApiOutput):
+    """Contents of the memory, and how much the namespace asked and learned."""
+
+    chunks: int
+    sources: int
+    notes: int = Field(description="Of the namespace.")
+    turns: int
+    feedback: int
+
+
+async def read_overview(call: Call) -> Overview:
+    """Count documents, questions and feedback."""
+    memory = call.memory.aio
+    info = await memory.info()
+    own = await memory.namespaces.records([call.namespace])
+    counts = own[0] if own else NamespaceRecord(call.namespace, 0, 0, 0, 0, frozen=False)
+    return Overview(
+        chunks=info["nodes"],
+        sources=info["sources"],
+        notes=counts.notes,
+        turns=counts.turns,
+        feedback=counts.feedback,
     )
 
 

@@ -39,6 +39,7 @@ class Session(ApiOutput):
     namespace: str = Field(description="The namespace of this request.")
     namespaces: list[str] = Field(description='All that are granted; ["*"] for every one.')
     rights: list[str]
+    giver: str | None = Field(description="User of feedback that names none; null without one.")
     version: str = Field(description="Of CrabPath.")
 
 
@@ -65,6 +66,7 @@ async def describe_session(call: Call) -> Session:
         namespace=call.namespace,
         namespaces=list(call.grant.namespaces),
         rights=sorted(call.grant.rights),
+        giver=call.grant.giver,
         version=__version__,
     )
 
@@ -439,6 +441,24 @@ async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
     return await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
     )
+
+
+class UndoUserBody(ApiInput):
+    """Selects all feedback of one user in the namespace."""
+
+    user: str
+
+
+class ReceiptList(ApiOutput):
+    """Receipts, the feedback learned last first."""
+
+    receipts: list[Sent[Receipt]]
+
+
+async def retract_user(call: Call, body: UndoUserBody) -> ReceiptList:
+    """Undo all that the namespace has learned from one user."""
+    undone = await call.memory.aio.learning.undo_all(user=body.user, namespace=call.namespace)
+    return ReceiptList(receipts=undone)
 
 
 class NoteBody(ApiInput):

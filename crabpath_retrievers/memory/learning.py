@@ -39,6 +39,7 @@ from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.weights import set_authority
 
@@ -58,13 +59,13 @@ class MemoryLearning(MemoryPart):
 
         For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
         was away. What another process has learned, such as ``crabpath learn``, is read from the
-        graph store until this has indexed it.
+        graph store until this process has indexed it.
 
         Returns:
             How much was applied, refused, or cannot be learned from.
 
         Raises:
-            StoreError: A store failed; the rest goes on waiting.
+            StoreError: A store failed; the rest stays waiting.
         """
         return self._services.recorder.learn_waiting()
 
@@ -95,16 +96,47 @@ class MemoryLearning(MemoryPart):
             turn = None if turn_id is None else parse_text("turn_id", turn_id)
             return self._services.store.history.find_feedback(giver, limit, turn=turn)
 
+    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> list[Precedent]:
+        """List verdicts on past questions like that of a turn: the past uses of its documents.
+
+        Only those that were given before the turn and are not undone, among the newest 500.
+
+        Args:
+            turn_id: The turn, by its id or that of the host's run.
+            namespace: The namespace of the turn; None looks in all.
+
+        Returns:
+            The most alike question first; none where the memory stores no vectors of turns.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no such turn.
+
+        Example::
+
+            memory.learning.precedents(answer.turn.id)
+        """
+        scope = None if namespace is None else parse_namespace(namespace)
+        services = self._services
+        log = services.store.turns
+        with limit_waiting(services.settings.time_limit):
+            name = log.get(parse_text("turn_id", turn_id), namespace=scope).id
+            found = log.find(name, namespace=scope)
+            if found is None or found.vector is None:
+                return []
+            alike = services.episodes.near(services.store, found.vector, found.state.clock)
+            return log.find_precedents(found.turn, alike)
+
     def usage(
         self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
     ) -> list[DocumentUse]:
         """List the chunks and notes that feedback of a namespace found most useful.
 
-        They were used at least as often as not; ``least`` lists the others.
+        These were used at least as often as not; ``least`` lists the others.
 
         Args:
             namespace: The namespace whose feedback counts.
-            least: The least useful instead: what was returned and not used.
+            least: List the least useful instead: what was more often returned without use.
             limit: How many at most, at least 1.
 
         Raises:
@@ -288,7 +320,7 @@ class MemoryLearning(MemoryPart):
 
         Args:
             sessions: The file.
-            namespace: The namespace that would learn, whose notes may be named.
+            namespace: The namespace that would learn; lines may name its notes.
 
         Raises:
             InvalidInputError: The file cannot be read.
@@ -302,6 +334,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
 
     learn_waiting = off_loop(MemoryLearning.learn_waiting, slow=True)
     feedback = off_loop(MemoryLearning.feedback)
+    precedents = off_loop(MemoryLearning.precedents)
     usage = off_loop(MemoryLearning.usage)
     lift = off_loop(MemoryLearning.lift)
     shadow_lift = off_loop(MemoryLearning.shadow_lift)
@@ -358,7 +391,7 @@ class MemoryNamespaces(MemoryPart):
         return self._services.history.snapshot(namespace, name)
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
-        """List the snapshots of a namespace, or with None of all, newest first."""
+        """List the snapshots of a namespace, newest first; None lists those of all namespaces."""
         scope = None if namespace is None else parse_namespace(namespace)
         return self._services.store.history.snapshots(scope)
 

@@ -214,6 +214,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/undo/user": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo all that the namespace has learned from one user.
+         * @description Right: admin.
+         */
+        post: operations["retract_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/correct": {
         parameters: {
             query?: never;
@@ -306,6 +326,26 @@ export interface paths {
          * @description Right: read.
          */
         get: operations["read_turn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count documents, questions and feedback.
+         * @description Right: read.
+         */
+        get: operations["read_overview"];
         put?: never;
         post?: never;
         delete?: never;
@@ -834,6 +874,14 @@ export interface components {
             created: number;
             /** @description The correct answer, as given. */
             correction: string | null;
+            /** @description Documents as they were named; null where none were. */
+            used: string[] | null;
+            /** @description Documents as they were named; null where none were. */
+            unused: string[] | null;
+            /** @description Documents as they were named; null where none were. */
+            relevant: string[] | null;
+            /** @description Documents as they were named; null where none were. */
+            irrelevant: string[] | null;
         };
         /**
          * FoundDocument
@@ -1139,6 +1187,18 @@ export interface components {
             uses: number;
         };
         /**
+         * Overview
+         * @description Contents of the memory, and how much the namespace asked and learned.
+         */
+        Overview: {
+            chunks: number;
+            sources: number;
+            /** @description Of the namespace. */
+            notes: number;
+            turns: number;
+            feedback: number;
+        };
+        /**
          * PathEdge
          * @description One edge of the route to a document.
          */
@@ -1173,6 +1233,32 @@ export interface components {
             actions: components["schemas"]["ActionScore"][];
             /** @description Next regions, likeliest first; the shares include steps that ended there. */
             next_regions: components["schemas"]["NextRegion"][];
+        };
+        /**
+         * Precedent
+         * @description A verdict on a past question that is like the one of a turn.
+         */
+        Precedent: {
+            /** @description The past question. */
+            query: string;
+            /** @description Cosine of both questions, in [-1, 1]. */
+            similarity: number;
+            /** @description The past turn, and the feedback about it. */
+            turn_id: string;
+            /** @description The past turn, and the feedback about it. */
+            feedback_id: string;
+            /** @description In [-1, 1]. */
+            outcome: number;
+            /** @description Who gave it; the user is null if unknown. */
+            user: string | null;
+            /** @description Who gave it; the user is null if unknown. */
+            source: string;
+            /** @description When the feedback was given, in seconds since the epoch. */
+            created: number;
+            /** @description Credit of documents, in [-1, 1] and below 0 for what was not used. */
+            documents: {
+                [key: string]: number;
+            };
         };
         /**
          * Problem
@@ -1324,6 +1410,13 @@ export interface components {
             turn_id: string | null;
         };
         /**
+         * ReceiptList
+         * @description Receipts, the feedback learned last first.
+         */
+        ReceiptList: {
+            receipts: components["schemas"]["Receipt"][];
+        };
+        /**
          * RegionList
          * @description Regions of one level; none in a very small memory.
          */
@@ -1369,6 +1462,8 @@ export interface components {
             /** @description All that are granted; ["*"] for every one. */
             namespaces: string[];
             rights: string[];
+            /** @description User of feedback that names none; null without one. */
+            giver: string | null;
             /** @description Of CrabPath. */
             version: string;
         };
@@ -1520,6 +1615,12 @@ export interface components {
             feedback: components["schemas"]["FeedbackRecord"][];
             /** @description What that feedback changed, newest first. */
             changes: components["schemas"]["WeightMove"][];
+            /** @description Texts of its documents that still exist, by id. */
+            texts: {
+                [key: string]: string;
+            };
+            /** @description Earlier verdicts on questions like it, the most alike first. */
+            precedents: components["schemas"]["Precedent"][];
         };
         /**
          * TurnList
@@ -1545,6 +1646,10 @@ export interface components {
             run_id: string | null;
             /** @description Id of feedback that was learned from it; null while there is none. */
             feedback_id: string | null;
+            /** @description Milliseconds of each stage. */
+            latency_ms: {
+                [key: string]: number;
+            };
         };
         /**
          * UndoBody
@@ -1555,6 +1660,13 @@ export interface components {
             feedback_id?: string | null;
             /** @default null */
             turn_id?: string | null;
+        };
+        /**
+         * UndoUserBody
+         * @description Selects all feedback of one user in the namespace.
+         */
+        UndoUserBody: {
+            user: string;
         };
         /**
          * WeighedEdge
@@ -2264,6 +2376,45 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
+    retract_user: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UndoUserBody"];
+            };
+        };
+        responses: {
+            /** @description Receipts, the feedback learned last first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptList"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
     correct: {
         parameters: {
             query?: never;
@@ -2439,6 +2590,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TurnExplanation"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    read_overview: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Contents of the memory, and how much the namespace asked and learned. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Overview"];
                 };
             };
             400: components["responses"]["Error400"];

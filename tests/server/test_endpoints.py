@@ -284,6 +284,7 @@ def test_health_readiness_and_session(client, memory, until_ready):
         "namespace": "ann",
         "namespaces": ["*"],
         "rights": sorted(RIGHTS),
+        "giver": None,
         "version": __version__,
     }
     assert client.head("/health").status_code == 200

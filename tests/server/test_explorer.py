@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
 expect.set_options(timeout=30_000)  # ms; the machine may be busy elsewhere
-FILES = Path(__file__).parents[2] / "crabpath_retrievers" / "server" / "explorer"
+FILES = Path(__file__).parents[2] / "adapters" / "crabpath_server" / "explorer"
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 DRAW = os.environ.get("CRABPATH_SCREENSHOTS") == "1"
 QUESTION = 'The director of the romantic comedy "Big Stone Gap" is based in what New York city?'
@@ -141,8 +141,8 @@ def view(page: Page, name: str):
     return panel
 
 
-def open_document(page: Page, node: str):
-    page.goto(f"/#graph/{quote(node, safe='')}")
+def open_document(page: Page, node: str, namespace: str = "default"):
+    page.goto(f"/#/{quote(namespace, safe='')}/graph/{quote(node, safe='')}")
     panel = page.locator("#view-graph")
     expect(panel.locator("p.dim").first).to_contain_text(node)
     return panel
@@ -174,18 +174,36 @@ def count_colours(page: Page) -> int:
     return len(Image.open(BytesIO(draw_again(page))).convert("RGB").getcolors(1 << 20))
 
 
-def test_a_question_a_thumb_and_its_undo(page, memory, namespace):
-    """Documents with reasons, the walk step by step, weights that move and move back."""
+def find_card(page: Page, title: str):
+    """The document with a title, in the answer that is seen."""
+    return page.locator("section:not([hidden]) .documents > li").filter(has_text=title).first
+
+
+def wait_for_change(page: Page, number: int) -> float:
+    """Milliseconds from the click to the drawn change, once so many were drawn."""
+    measured = "performance.getEntriesByName('change drawn')"
+    for _ in range(600):
+        times = page.evaluate(f"{measured}.map((entry) => entry.duration)")
+        if len(times) >= number:
+            break
+        page.wait_for_timeout(50)
+    assert len(times) == number
+    return float(times[-1])
+
+
+def test_a_question_a_mark_and_its_undo(page, memory, namespace):
+    """Documents with reasons, the walk step by step; what a mark changed, and that it is undone."""
     wide = page.viewport_size["width"] > 1000
     ask(page)
-    found = page.locator(".documents > li")
-    expect(found).to_have_count(5)
-    walked = found.filter(has_text="Adriana Trigiani").first
-    expect(walked).to_contain_text("Big Stone Gap (film) → mention")
-    expect(walked).to_contain_text("habitual")
-    walked.get_by_text("Text").click()
-    expect(walked.locator(".text")).to_contain_text("Italian American best-selling author")
-    walked.get_by_text("Text").click()
+    expect(page.locator(".documents > li")).to_have_count(5)
+    walked = find_card(page, "Adriana Trigiani is an Italian American")
+    expect(walked).to_contain_text("Reached through Big Stone Gap (film), which mentions it.")
+    walked.get_by_text("Why here?").click()
+    expect(walked).to_contain_text("mention 0.60 habitual")
+    walked.get_by_text("In numbers").click()
+    expect(walked.get_by_role("table", name="Log-odds by feature")).to_contain_text("similarity")
+    walked.get_by_text("Why here?").click()
+    expect(walked.locator("mark").first).to_have_text(re.compile("director|based|York|City"))
     assert count_colours(page) > 20
     expect(page.locator(".step-note")).to_contain_text("The whole walk")
     whole = draw_again(page)
@@ -196,52 +214,130 @@ def test_a_question_a_thumb_and_its_undo(page, memory, namespace):
     expect(page.locator(".step-note")).to_contain_text("followed")
     page.get_by_role("button", name="Whole walk").click()
     assert draw_again(page) == whole
-    walked.get_by_label("used").check()
-    page.get_by_role("button", name="It answered").click()
-    moved = page.locator("table.moved tbody tr")
-    expect(moved.filter(has_text="Adriana Trigiani").first).to_contain_text(
-        re.compile(r"\+0\.\d+human")
+    walked.get_by_role("button", name="Used").first.click()
+    change = page.get_by_role("region", name="What changed")
+    expect(change).to_contain_text("Next time Adriana Trigiani will be first")
+    moved = change.locator(f'[data-id="{DIRECTOR}"]')
+    expect(moved).to_contain_text("it was used for this question")
+    expect(moved.get_by_role("img", name="1 up")).to_be_visible()
+    expect(walked.get_by_role("button", name="Used").first).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    page.get_by_text("Edges that moved").first.click()
+    edges = page.locator("table.moved tbody tr")
+    expect(edges.filter(has_text="Adriana Trigiani").first).to_contain_text(
+        re.compile(r"\+0\.\d+somebody")
     )
     assert any(
         move.target == DIRECTOR and move.after > move.before
         for move in memory.graph.changes(source=FILM, namespace=namespace)
     )
     shoot(page, "ask" if wide else "narrow", whole=wide)
-    page.get_by_role("button", name="Undo").click()
+    change.get_by_role("button", name="Undo").click()
+    expect(change).to_be_hidden()
     expect(page.locator(".given")).to_contain_text("undone")
-    expect(moved).to_have_count(0)
+    expect(edges).to_have_count(0)
     assert memory.graph.changes(source=FILM, namespace=namespace) == []
 
 
-def test_the_last_thumb_stands_and_a_correction_after_it(page, memory, namespace):
-    """A person who clicks again, changes sides, or adds words is refused nothing."""
+def test_what_changed_is_drawn_within_half_a_second(page):
+    """From the click on a thumb or mark to places and reasons: the least of some within 500 ms."""
     ask(page)
-    status = page.locator("#status")
+    walked = find_card(page, "Adriana Trigiani is an Italian American")
+    used, times = walked.get_by_role("button", name="Used").first, []
+    for number in range(1, 5):
+        used.click()
+        times.append(wait_for_change(page, number))
+    assert min(times) < 500, times
 
-    def give(button):
-        with page.expect_response("**/feedback") as answered:
-            page.get_by_role("button", name=button).click()
-        assert answered.value.status == 200
-        expect(status).not_to_have_class("error")
-        return answered.value.json()
 
-    assert give("It answered")["status"] == "applied"
-    assert give("It answered")["repeated"] is True
-    assert give("It did not")["status"] == "applied"
-    page.get_by_label("Correction").fill("She lives in Greenwich Village.")
-    assert give("It did not")["status"] == "applied"
+def test_thumbs_and_marks_toggle(page, memory, namespace):
+    """The buttons show what stands; the same one again takes it back, and nothing is refused."""
+    ask(page)
+    up, down = (page.get_by_role("button", name=name) for name in ("It answered", "It did not"))
+    used = find_card(page, "Adriana Trigiani is an").get_by_role("button", name="Used").first
+
+    def list_standing():
+        given = memory.learning.feedback(namespace=namespace)
+        return [(one.outcome, one.used) for one in given if one.status == "applied"]
+
+    def click(button, *pressed):
+        number = page.evaluate("performance.getEntriesByName('change drawn').length") + 1
+        button.click()
+        wait_for_change(page, number)
+        for one in (up, down, used):
+            expect(one).to_have_attribute("aria-pressed", str(one in pressed).lower())
+        expect(page.locator("#status")).not_to_have_class("error")
+
+    click(up, up)
+    assert list_standing() == [(1.0, None)]
+    click(down, down)
+    assert list_standing() == [(-1.0, None)]
+    click(down)
+    assert list_standing() == []
+    click(used, used, up)
+    assert list_standing() == [(1.0, (DIRECTOR,))]
+    page.reload()
+    expect(used).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("region", name="What changed")).to_contain_text("Adriana Trigiani")
+    click(used, up)
+    assert list_standing() == [(1.0, None)]
+    up.dblclick()
+    expect(up).to_have_attribute("aria-pressed", re.compile("true|false"))
+    expect(page.locator("#status")).not_to_have_class("error")
+
+
+def test_a_correction_stands_at_the_document_that_was_wrong(page, memory, namespace):
+    """It becomes a note that answers first; Escape closes the box, and Undo takes all back."""
+    ask(page)
+    page.get_by_role("button", name="It answered").click()
+    wait_for_change(page, 1)
+    card = find_card(page, "Big Stone Gap is a 2014")
+    card.get_by_role("button", name="Correct it").click()
+    words = card.get_by_role("textbox")
+    expect(words).to_be_focused()
+    words.press("Escape")
+    expect(words).to_be_hidden()
+    card.get_by_role("button", name="Correct it").click()
+    words.fill("She lives in Greenwich Village.")
+    card.get_by_role("button", name="Teach this").click()
+    change = page.get_by_role("region", name="What changed")
+    expect(change.locator("li").first).to_contain_text("it was taught by a correction")
     expect(page.locator(".given q")).to_have_text("She lives in Greenwich Village.")
-    given = memory.learning.feedback(namespace=namespace)
-    assert [(one.outcome, one.status) for one in given if one.status == "applied"] == [
-        (-1.0, "applied")
-    ]
     (note,) = memory.notes(namespace=namespace)
     assert note.text == "She lives in Greenwich Village."
+    standing = [
+        (one.outcome, one.irrelevant)
+        for one in memory.learning.feedback(namespace=namespace)
+        if one.status == "applied"
+    ]
+    assert standing == [(-1.0, (FILM,))]
+    change.get_by_role("button", name="Undo").click()
+    expect(change).to_be_hidden()
+    assert memory.notes(namespace=namespace) == []
+
+
+def test_reasons_name_the_past_question_and_who_judged_it(page, memory, namespace):
+    """A sentence first; the past questions open with their verdicts, and each can be undone."""
+    question = QUESTION.replace("romantic comedy", "film")
+    past = memory.retrieve(question, k=5, namespace=namespace)
+    memory.record(past.turn.id, 1.0, used=[DIRECTOR], user="ann")
+    ask(page)
+    card = find_card(page, "Adriana Trigiani is an Italian American")
+    expect(card.locator(".reason")).to_have_text(
+        re.compile(r"^Marked as used for “The director of the film .*” today, by ann\.")
+    )
+    card.get_by_text("Why here?").click()
+    card.get_by_role("button", name="Undo").click()
+    expect(page.locator("#status")).to_have_text("Feedback undone.")
+    (given,) = memory.learning.feedback(namespace=namespace)
+    assert given.status == "undone"
 
 
 def test_the_same_question_asked_otherwise(page, memory, namespace):
     """Beside plain search, and beside a namespace in which nobody's question is recorded."""
     other = f"{namespace} Zoë/日本"
+    page.get_by_text("Options").click()
     page.get_by_label("beside plain search").check()
     page.get_by_label("beside namespace").fill(other)
     ask(page)
@@ -251,10 +347,13 @@ def test_the_same_question_asked_otherwise(page, memory, namespace):
     expect(table).to_contain_text(f"CrabPath, {other}")
     expect(table).to_contain_text("only here")
     assert memory.turns(namespace=other) == []
+    page.reload()
+    expect(table.locator("tbody tr")).to_have_count(5)
+    expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
 
 
-def test_turns_come_as_they_are_asked_and_take_corrections(page, base, memory, namespace):
-    """Another client's turn appears by itself; a correction becomes a note, and is undone."""
+def test_turns_come_as_they_are_asked(page, base, memory, namespace):
+    """Another client's turn appears by itself, with its stages; filters, and two compared."""
     panel = view(page, "Turns")
     expect(panel.get_by_text("No turn yet")).to_be_visible()
     headers = {"CrabPath-Namespace": namespace}
@@ -268,17 +367,22 @@ def test_turns_come_as_they_are_asked_and_take_corrections(page, base, memory, n
     expect(link).to_be_focused()
     link.click()
     expect(panel.locator(".documents > li")).to_have_count(5)
-    panel.get_by_label("Correction").fill("She lives in Greenwich Village.")
     panel.get_by_role("button", name="It did not").click()
-    expect(panel.locator(".given")).to_contain_text("She lives in Greenwich Village.")
-    assert [note.text for note in memory.notes(namespace=namespace)] == [
-        "She lives in Greenwich Village."
-    ]
-    expect(panel.locator(".turns")).to_contain_text("feedback")
-    shoot(page, "turns") if page.viewport_size["width"] > 1000 else None
-    panel.get_by_role("button", name="Undo").click()
-    expect(panel.locator(".given")).to_contain_text("undone")
-    assert memory.notes(namespace=namespace) == []
+    expect(panel.get_by_role("region", name="What changed")).to_be_visible()
+    panel.get_by_role("link", name="All turns").click()
+    rows = panel.locator("table.turns tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="Big Stone Gap")).to_contain_text("✗ wrong")
+    panel.get_by_label("Verdict").select_option("down")
+    expect(rows).to_have_count(1)
+    panel.get_by_label("Verdict").select_option("")
+    panel.get_by_label("Search the questions below").fill("ed wood")
+    expect(rows).to_have_count(1)
+    panel.get_by_label("Search the questions below").fill("")
+    expect(rows.first.locator(".bars i")).not_to_have_count(0)
+    for row in rows.all():
+        row.get_by_role("checkbox").check()
+    expect(panel.get_by_role("table", name="Two turns compared")).to_contain_text("1. (")
 
 
 def test_a_document_its_edges_and_who_moved_them(page, memory, namespace):
@@ -325,7 +429,7 @@ def test_a_document_its_edges_and_who_moved_them(page, memory, namespace):
 def test_an_answer_that_was_overtaken_is_not_shown(page, memory, namespace):
     """The filters shown are those of the edges below, in whatever order answers come."""
     panel = view(page, "Graph")
-    page.goto(page.url.split("#")[0] + f"#graph/{DIRECTOR}")
+    open_document(page, DIRECTOR, namespace)
     edges = panel.locator("table.edges tbody tr")
     everything = memory.graph.edges(DIRECTOR, namespace=namespace).total
     expect(edges).to_have_count(everything)
@@ -355,13 +459,13 @@ def test_an_answer_of_the_namespace_before_is_not_shown(page, memory, namespace)
     enter_namespace(page, f"{namespace}-next")
     with page.expect_response("**/query"):
         held[0].continue_()
-    expect(page.locator("#status")).to_have_text("")
+    expect(page.locator("#status")).to_contain_text("Nobody has asked anything")
     expect(page.locator("#view-ask .question")).to_have_count(0)
 
 
 def test_authority_and_forgetting(page, memory, namespace):
     """Authority is set; a document is forgotten only when a person says so twice."""
-    panel = open_document(page, DIRECTOR)
+    panel = open_document(page, DIRECTOR, namespace)
     expect(panel.locator("table.edges tbody tr").first).to_be_visible()  # all is drawn
     authority = panel.get_by_role("form", name="Authority")
     authority.get_by_label("Authority").select_option("canonical")
@@ -370,44 +474,61 @@ def test_authority_and_forgetting(page, memory, namespace):
     memory.learning.anchor(DIRECTOR, "overlay")
 
     memory.add_documents([Document("A page to forget.", id=f"gone/{namespace}")], split=False)
-    open_document(page, f"gone/{namespace}")
+    open_document(page, f"gone/{namespace}", namespace)
     panel.get_by_role("button", name="Forget this document").click()
     page.get_by_role("button", name="Cancel").click()
     assert memory.get_by_ids([f"gone/{namespace}"])
     panel.get_by_role("button", name="Forget this document").click()
     page.get_by_role("button", name="Forget", exact=True).click()
-    expect(page.locator("#status")).to_have_text("1 chunks were forgotten.")
+    expect(page.locator("#status")).to_have_text("1 chunk forgotten.")
     assert memory.get_by_ids([f"gone/{namespace}"]) == []
 
 
 def test_learning_and_maintenance(page, memory, namespace):
-    """The curve, tiers, health with ranges, useful documents; maintenance is asked for first."""
+    """Gain, lessons and who gave them, health in words; maintenance is asked for first."""
     panel = view(page, "Learning")
-    expect(panel.get_by_text("No feedback yet")).to_be_visible()
+    expect(panel.get_by_text("No verdict yet")).to_be_visible()
     for number, text in enumerate(load_sample().queries.values()):
         answer = memory.retrieve(text, k=5, namespace=namespace)
         wanted = number % (2 + number // 8)  # failures become rare
         used = [answer.documents[0].node.id] if wanted else []
         relevant = used if number % 5 == 0 else None
+        giver = "mallory" if not wanted else ("ann", "ben")[number % 2]
         memory.record(
-            answer.turn.id, 1.0 if wanted else -1.0, used=used, relevant=relevant, strict=False
+            answer.turn.id, 1.0 if wanted else -1.0, used=used, relevant=relevant, user=giver
         )
         if number == (59 if DRAW else 30):
             break
     memory.maintenance.health(namespace)
     page.get_by_role("tab", name="Ask").click()
     view(page, "Learning")
-    expect(panel.get_by_role("img", name="Share of feedback above 0, over time")).to_be_visible()
-    expect(panel.get_by_role("img", name="Share of edges by tier, over time")).to_be_visible()
-    health = panel.get_by_role("table", name="Health")
-    expect(health.locator("tbody tr")).to_have_count(8)
-    expect(health).to_contain_text("in range")
+    expect(panel.get_by_text("Learning did not change the ranking")).to_be_visible()
+    expect(panel.get_by_role("img", name="What learning gained, by week")).to_be_visible()
+    expect(panel.get_by_role("img", name="Share of verdicts above 0, over time")).to_be_visible()
     gained = panel.get_by_role("table", name="What learning gained")
+    panel.get_by_text("As a table").first.click()
     expect(gained.locator("tbody tr")).to_have_count(1)
     expect(gained).to_contain_text("relevant")
     useful = panel.get_by_role("table", name="Most useful documents")
     assert useful.locator("tbody tr").count() > 0
+    panel.get_by_text("All measurements").click()
+    health = panel.get_by_role("table", name="Health")
+    expect(health.locator("tbody tr")).to_have_count(8)
+    expect(panel.get_by_role("img", name="Share of edges by tier, over time")).to_be_visible()
+    panel.get_by_text("All measurements").click()
+    panel.get_by_text("As a table").first.click()
     shoot(page, "learning") if page.viewport_size["width"] > 1000 else None
+
+    givers = panel.get_by_role("table", name="Who taught it").locator("tbody tr")
+    expect(givers).to_have_count(3)
+    before = len(memory.learning.feedback(namespace=namespace, user="mallory"))
+    givers.filter(has_text="mallory").get_by_role("button", name="Undo all of this user").click()
+    page.get_by_role("button", name="Undo all", exact=True).click()
+    expect(page.locator("#status")).to_have_text(f"{before} verdicts of mallory undone.")
+    expect(givers).to_have_count(2)
+    left = memory.learning.feedback(namespace=namespace, user="mallory")
+    assert {one.status for one in left} == {"undone"}
+
     panel.get_by_role("button", name="What would it do?").click()
     expect(panel.get_by_role("table", name=re.compile("Maintenance would change"))).to_be_visible()
     panel.get_by_role("button", name="Run it").click()
@@ -441,15 +562,36 @@ def test_texts_of_documents_never_run(page, memory, namespace, base):
     hostile = Document(f"Trap {HOSTILE}", id=name, metadata={"title": HOSTILE, "source": HOSTILE})
     memory.add_documents([hostile], split=False)
     ask(page, f"Trap {HOSTILE}".replace("\u202e", ""))
-    page.locator(".documents > li").first.get_by_text("Text").click()
-    expect(page.locator(".documents > li").first.locator(".text")).to_contain_text("<script>")
-    page.get_by_label("Correction").fill(HOSTILE)
-    page.get_by_role("button", name="It did not").click()
-    expect(page.locator(".given")).to_contain_text("<img src=x")
-    panel = open_document(page, name)
+    card = page.locator(".documents > li").first
+    expect(card.locator(".snippet")).to_contain_text("<script>")
+    card.get_by_role("button", name="Correct it").click()
+    card.get_by_role("textbox").fill(HOSTILE)
+    card.get_by_role("button", name="Teach this").click()
+    expect(page.locator(".given q")).to_contain_text("<img src=x")
+    panel = open_document(page, name, namespace)
     expect(panel.locator("h2")).to_contain_text("<img src=x")
+    for tab in ("Turns", "Learning"):
+        expect(view(page, tab)).to_contain_text("<img src=x")
     assert page.locator("main img, main script, main iframe, main b:not(.score)").count() == 0
     memory.forget([name])
+
+
+def test_long_titles_end_and_turned_ones_stay_alone(page, memory, namespace):
+    """Two lines and an ellipsis; a title that turns its direction turns nothing beside it."""
+    long = Document("Zyzzyva one.", id=f"l/{namespace}", metadata={"title": "Very long " * 35})
+    turned = Document(
+        "Zyzzyva two.", id=f"t/{namespace}", metadata={"title": "Zyzzyva \u202egpj.exe"}
+    )
+    memory.add_documents([long, turned], split=False)
+    ask(page, "Zyzzyva?")
+    title = find_card(page, "Very long").locator(".title .name")
+    assert title.evaluate("e => e.scrollHeight > e.clientHeight + 4")
+    lines = title.evaluate("e => e.clientHeight / parseFloat(getComputedStyle(e).lineHeight)")
+    assert round(lines) <= 2
+    card = find_card(page, "Zyzzyva two")
+    isolated = "e => getComputedStyle(e.querySelector('.name')).unicodeBidi"
+    assert card.locator(".title").evaluate(isolated) == "isolate"
+    memory.forget([f"l/{namespace}", f"t/{namespace}"])
 
 
 def test_the_policy_lets_no_script_in(page, base, errors):
@@ -476,7 +618,25 @@ def test_the_page_is_used_by_keyboard_and_read_aloud(page):
         expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
     page.keyboard.press("End")
     expect(page.get_by_role("tab", name="Regions")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Question", exact=True)).to_be_focused()
+    page.locator("#main").focus()
+    page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keys")
+    expect(sheet).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
     ask(page)
+    page.locator("#main").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".documents .title").first).to_be_focused()
+    for key, pressed in (("u", "true"), ("d", "true"), ("z", "false")):
+        number = page.evaluate("performance.getEntriesByName('change drawn').length") + 1
+        page.keyboard.press(key)
+        wait_for_change(page, number)
+        button = page.get_by_role("button", name="It answered" if key == "u" else "It did not")
+        expect(button).to_have_attribute("aria-pressed", pressed)
     slider = page.get_by_role("slider", name="Step of the walk")
     slider.focus()
     page.keyboard.press("Home")
@@ -503,11 +663,13 @@ def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tm
     dialog = page.get_by_role("dialog", name="Token")
     expect(dialog).to_be_visible()
     dialog.get_by_label("Token").fill("wrong")
-    dialog.get_by_role("button", name="Use it").click()
-    expect(page.locator("#status")).to_contain_text("token")
-    expect(dialog).to_be_visible()
+    dialog.get_by_label("Token").press("Enter")
+    expect(dialog.get_by_role("alert")).to_contain_text("token")
+    dialog.get_by_label("Token").press("Escape")
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Token").click()
     dialog.get_by_label("Token").fill(token)
-    dialog.get_by_role("button", name="Use it").click()
+    dialog.get_by_label("Token").press("Enter")
     expect(page.locator("#namespace")).to_have_value(namespace)
     ask(page)
     expect(page.get_by_role("button", name="It answered")).to_have_count(0)

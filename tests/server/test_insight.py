@@ -105,6 +105,46 @@ def test_a_turn_with_the_weights_that_its_feedback_moved(app, memory):
     assert undone["changes"] == []
 
 
+def test_earlier_verdicts_on_questions_like_it(app, memory):
+    """With giver, time and credit of documents; not later ones, nor what was undone."""
+    ann = app("ann")
+    question = "What does Page 3 tell?"
+    asked = post(ann, "/v1/query", text=question, k=5)
+    shown = get(ann, f"/v1/turns/{asked['turn_id']}")
+    assert shown["texts"] == {one["id"]: one["text"] for one in asked["documents"]}
+    past = shown["precedents"][0]
+    assert (past["query"], past["user"], past["outcome"]) == (question, "ann-user", 1.0)
+    assert past["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert max(past["documents"].values()) > 0 > min(past["documents"].values())
+    assert not any(one["user"] == "bob-user" for one in shown["precedents"])
+    post(ann, "/v1/undo", feedback_id=past["feedback_id"])
+    later = post(ann, "/v1/feedback", turn_id=asked["turn_id"], outcome="up")["feedback_id"]
+    left = get(ann, f"/v1/turns/{asked['turn_id']}")["precedents"]
+    assert not {past["feedback_id"], later} & {one["feedback_id"] for one in left}
+    assert memory.learning.precedents(asked["turn_id"])[0].user == "ann-user"
+
+
+def test_contents_of_a_memory(app):
+    """Documents of all, and what the namespace asked and said."""
+    counts = get(app("ann"), "/v1/overview")
+    assert counts == {"chunks": 120, "sources": 120, "notes": 0, "turns": 20, "feedback": 20}
+    bob = get(app("bob"), "/v1/overview")
+    assert (bob["notes"], bob["turns"]) == (1, 21)
+
+
+def test_all_of_one_user_is_undone(app, memory):
+    """By an administrator, in the namespace alone; the feedback says which documents it named."""
+    ann = app("ann")
+    given = get(ann, "/v1/feedback")["feedback"]
+    assert all(len(one["used"]) == 2 and one["unused"] is None for one in given)
+    assert app("reader").post("/v1/undo/user", json={"user": "ann-user"}).status_code == 403
+    undone = post(ann, "/v1/undo/user", user="ann-user")["receipts"]
+    assert [one["status"] for one in undone] == ["undone"] * 20
+    assert post(ann, "/v1/undo/user", user="bob-user")["receipts"] == []
+    left = memory.learning.feedback(namespace="bob", limit=100)
+    assert {one.status for one in left if one.turn_id} == {"applied"}
+
+
 @pytest.mark.slow
 @pytest.mark.both_databases
 def test_one_namespace_is_told_nothing_of_another(app, memory):

@@ -1,6 +1,6 @@
 // Requests to the server that served this page.
 
-const state = { token: sessionStorage.getItem("crabpath-token") ?? "", namespace: "", rights: new Set() };
+const state = { token: sessionStorage.getItem("crabpath-token") ?? "", namespace: "", giver: null, rights: new Set() };
 
 export class RequestError extends Error {
   constructor(status, message) {
@@ -12,6 +12,10 @@ export class RequestError extends Error {
 export const session = {
   get namespace() {
     return state.namespace;
+  },
+  /** Who gives the feedback of this page: null without a token. */
+  get giver() {
+    return state.giver;
   },
   /** Whether the token grants a right. */
   may(right) {
@@ -29,6 +33,7 @@ export const session = {
   async open() {
     const granted = await get("session");
     state.namespace ||= granted.namespace;
+    state.giver = granted.giver;
     state.rights = new Set(granted.rights);
     return granted;
   },

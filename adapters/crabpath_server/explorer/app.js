@@ -1,27 +1,39 @@
-// The page: views behind tabs, the address of each, the token and the namespace.
+// The page: views behind tabs, the address of each, keys, the token and the namespace.
 
 import { get, session } from "./api.js";
 import { makeAsk } from "./ask.js";
-import { make, say } from "./dom.js";
+import { make, say, sayError } from "./dom.js";
 import { makeGraph } from "./graph.js";
 import { makeLearning } from "./learning.js";
+import { goTo, linkTo, readPlace } from "./place.js";
 import { makeRegions } from "./regions.js";
 import { makeTurns } from "./turns.js";
 
 const MAKERS = { ask: makeAsk, turns: makeTurns, graph: makeGraph, learning: makeLearning, regions: makeRegions };
 const tabs = [...document.querySelectorAll('[role="tab"]')];
-const namespace = document.getElementById("namespace");
+const field = document.getElementById("namespace");
 const tokenDialog = document.getElementById("token-dialog");
+const tokenField = document.getElementById("token");
+const helpDialog = document.getElementById("help-dialog");
+const keysBox = document.getElementById("keys");
 const views = {};
+const last = {}; // the last address of each view
 let current = null;
+let known = new Set();
 
 for (const [name, makeView] of Object.entries(MAKERS)) views[name] = makeView(document.getElementById(`view-${name}`));
 
-/** Show the view in the address: #view/argument. */
+/** Show what the address says; another namespace begins anew. */
 async function route() {
-  const [, name, argument] = location.hash.match(/^#(\w+)(?:\/(.*))?$/) ?? [];
-  const wanted = Object.hasOwn(views, name) ? name : "ask";
+  const place = readPlace();
+  if (place.namespace && place.namespace !== session.namespace) {
+    session.setNamespace(place.namespace);
+    await restart();
+    return;
+  }
+  const wanted = Object.hasOwn(views, place.view) ? place.view : "ask";
   if (current && current !== wanted) views[current].hide();
+  if (current !== wanted) say("");
   current = wanted;
   for (const tab of tabs) {
     const selected = tab.dataset.view === wanted;
@@ -29,22 +41,28 @@ async function route() {
     tab.tabIndex = selected ? 0 : -1;
     document.getElementById(`view-${tab.dataset.view}`).hidden = !selected;
   }
+  document.getElementById("home").href = linkTo("ask");
   try {
-    await views[wanted].show(argument ? decodeURIComponent(argument) : "");
+    await views[wanted].show(place.argument, place.options);
   } catch (error) {
-    say(error.message, true);
+    sayError(error);
   }
 }
 
-for (const [place, tab] of tabs.entries()) {
-  tab.addEventListener("click", () => { location.hash = tab.dataset.view; });
+function openTab(name) {
+  if (current) last[current] = location.hash;
+  if (name !== current) location.hash = last[name] ?? linkTo(name);
+}
+
+for (const [at, tab] of tabs.entries()) {
+  tab.addEventListener("click", () => openTab(tab.dataset.view));
   tab.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const next = event.key === "Home" ? tabs[0] : event.key === "End" ? tabs.at(-1) : step && tabs.at((place + step) % tabs.length);
+    const next = event.key === "Home" ? tabs[0] : event.key === "End" ? tabs.at(-1) : step && tabs.at((at + step) % tabs.length);
     if (!next) return;
     event.preventDefault();
     next.focus();
-    location.hash = next.dataset.view;
+    openTab(next.dataset.view);
   });
 }
 
@@ -53,40 +71,77 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   document.getElementById("main").focus();
 });
 
-namespace.addEventListener("change", () => {
-  session.setNamespace(namespace.value.trim());
+field.addEventListener("change", () => {
+  const name = field.value.trim() || [...known][0] || "default";
+  if (name === session.namespace) return;
+  session.setNamespace(name);
+  history.pushState(null, "", linkTo(current ?? "ask"));
   restart();
 });
 
-document.getElementById("token-button").addEventListener("click", () => tokenDialog.showModal());
+for (const dialog of document.querySelectorAll("dialog")) {
+  for (const button of dialog.querySelectorAll("[data-close]")) button.addEventListener("click", () => dialog.close("cancel"));
+}
+
+function askForToken(reason = "") {
+  const note = document.getElementById("token-error");
+  note.textContent = reason;
+  if (!tokenDialog.open) tokenDialog.showModal();
+  tokenField.select();
+}
+
+document.getElementById("token-button").addEventListener("click", () => askForToken());
 tokenDialog.addEventListener("close", () => {
   if (tokenDialog.returnValue !== "use") return;
-  session.setToken(document.getElementById("token").value.trim());
+  tokenDialog.returnValue = "";
+  session.setToken(tokenField.value.trim());
   restart();
+});
+
+document.getElementById("help-button").addEventListener("click", () => helpDialog.showModal());
+keysBox.checked = localStorage.getItem("crabpath-keys") !== "off";
+keysBox.addEventListener("change", () => localStorage.setItem("crabpath-keys", keysBox.checked ? "on" : "off"));
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !keysBox.checked) return;
+  if (event.target.closest("input, textarea, select, dialog, [role=tab], summary") || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") helpDialog.showModal();
+  else if (event.key === "/") {
+    if (current !== "ask") goTo("ask");
+    setTimeout(() => views.ask.focus());
+  } else if (event.key === "Enter" || !views[current]?.press?.(event.key)) return;
+  event.preventDefault();
 });
 
 /** Begin anew with another token or namespace. */
 async function restart() {
   if (current) views[current].hide();
   for (const view of Object.values(views)) view.reset();
+  for (const name of Object.keys(last)) delete last[name];
   try {
+    const wanted = readPlace().namespace;
+    if (wanted) session.setNamespace(wanted);
     const granted = await session.open();
-    namespace.value = granted.namespace;
+    field.value = granted.namespace;
     say("");
+    if (!wanted) history.replaceState(null, "", linkTo("ask"));
     await listNamespaces(granted);
   } catch (error) {
-    say(error.message, true);
-    if (error.status === 401 && !tokenDialog.open) tokenDialog.showModal();
+    if (error.status === 401) askForToken(sessionStorage.getItem("crabpath-token") ? error.message : "");
+    sayError(error);
     return;
   }
   await route();
 }
 
 async function listNamespaces(granted) {
-  const names = new Set(granted.namespaces.filter((name) => name !== "*"));
-  if (session.may("read")) for (const found of (await get("namespaces")).namespaces) names.add(found.name);
-  document.getElementById("namespaces").replaceChildren(...[...names].map((value) => make("option", { value })));
+  known = new Set(granted.namespaces.filter((name) => name !== "*"));
+  const found = session.may("read") ? (await get("namespaces", { limit: 1000 })).namespaces : [];
+  for (const one of found) known.add(one.name);
+  document.getElementById("namespaces").replaceChildren(...[...known].map((value) => make("option", { value })));
+  if (known.size && !known.has(granted.namespace)) say(`Nobody has asked anything in the namespace “${granted.namespace}” yet.`);
 }
 
 addEventListener("hashchange", route);
+addEventListener("focus", () => current && views[current].refresh?.());
 restart();

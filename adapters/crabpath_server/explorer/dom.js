@@ -1,5 +1,7 @@
 // Elements, tables and numbers. Text of documents only ever becomes text nodes.
 
+import { linkTo } from "./place.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element; attributes that are functions listen to events, null children are left out. */
@@ -20,6 +22,26 @@ function fill(element, attributes, children) {
   }
   element.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
   return element;
+}
+
+/** A text of others, whose direction stays its own; long ones end after two lines. */
+export function makeName(text, attributes = {}) {
+  return make("bdi", { class: "name", title: text.length > 80 ? text : null, ...attributes }, text);
+}
+
+/** A link to a document in the graph. */
+export function makeLink(id, title, attributes = {}) {
+  return make("a", { href: linkTo("graph", id), ...attributes }, makeName(title || id));
+}
+
+/** A quiet button of an action, with more classes. */
+export function makeButton(text, click, { class: more = "", ...attributes } = {}) {
+  return make("button", { type: "button", class: `quiet ${more}`.trim(), click: act(click), ...attributes }, text);
+}
+
+/** What stands where something is being read. */
+export function makeSkeleton(lines = 4) {
+  return make("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: lines }, () => make("i")));
 }
 
 /**
@@ -64,11 +86,22 @@ export function formatSigned(value, decimals = 3) {
   return value == null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(decimals)}`;
 }
 
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+
 /** Seconds since the epoch as the time here; the date only where it is not today. */
 export function formatTime(seconds) {
   const time = new Date(seconds * 1000);
   const clock = time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return time.toDateString() === new Date().toDateString() ? clock : `${time.toLocaleDateString()} ${clock}`;
+}
+
+/** A day as people say it: today, yesterday, on Tuesday, on 3 March. */
+export function formatDay(seconds) {
+  const time = new Date(seconds * 1000);
+  const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(time).setHours(0, 0, 0, 0)) / 86_400_000);
+  if (days <= 0) return "today";
+  if (days === 1) return "yesterday";
+  return `on ${time.toLocaleDateString("en", days < 7 ? { weekday: "long" } : { day: "numeric", month: "long", year: "numeric" })}`;
 }
 
 export function shorten(text, most) {
@@ -81,12 +114,15 @@ export function makeTier(tier) {
   return tier ? make("span", { class: `tier tier-${tier}` }, tier) : make("span", { class: "dim" }, "none");
 }
 
-/** Say something in the status line, which screen readers read aloud. */
+/** Say something in the status line of the header, which screen readers read aloud. */
 export function say(text, isError = false) {
   const line = document.getElementById("status");
   line.textContent = text;
+  line.title = text;
   line.classList.toggle("error", isError);
 }
+
+export const sayError = (error) => say(error.message, true);
 
 /** Ask before what cannot be undone; true for yes. */
 export function confirmAction(text, action) {
@@ -110,7 +146,7 @@ export function act(action) {
     try {
       await action(event);
     } catch (error) {
-      say(error.message, true);
+      sayError(error);
     } finally {
       button.removeAttribute("aria-disabled");
     }

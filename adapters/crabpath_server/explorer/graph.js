@@ -1,8 +1,9 @@
 // Graph: one document and its edges, page by page; authority, connections, forgetting.
 
 import { get, makeLatest, post, remove, session } from "./api.js";
-import { act, confirmAction, formatSigned, formatTime, label, make, makeSelect, makeTable, makeTier, say, shorten } from "./dom.js";
+import { act, confirmAction, count, formatSigned, formatTime, label, make, makeLink, makeName, makeSelect, makeSkeleton, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
 import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
+import { goTo, keepPlace } from "./place.js";
 
 const PAGE = 50;
 const WALKED = ["sibling", "link", "linked_by", "mention", "mentioned_by", "shared_term", "similar", "co_used", "inhibits", "taught"];
@@ -29,23 +30,24 @@ export function makeGraph(section) {
   const latestTargets = makeLatest();
   const latestHistory = makeLatest();
 
-  const find = act(async () => {
+  async function search() {
     const answer = await latestResults(get("documents", { q: words.value.trim(), limit: 20 }));
-    if (!answer) return;
+    if (!answer) return 0;
     const { documents } = answer;
     results.replaceChildren(...documents.map((found) => make("li", {},
-      make("a", { href: `#graph/${encodeURIComponent(found.id)}` }, found.title || shorten(found.text, 60)), " ",
-      make("span", { class: "dim" }, shorten(found.text, 90)))));
-    say(`${documents.length} documents found.`);
-  });
+      makeLink(found.id, found.title || shorten(found.text, 60)), " ",
+      makeName(shorten(found.text, 90), { class: "name dim" }))));
+    return documents.length;
+  }
 
   function turnBack(event) {
     event.preventDefault();
     offset = 0;
-    if (node) read().catch((error) => say(error.message, true));
+    if (node) read().catch(sayError);
   }
 
   async function read() {
+    keepPlace("graph", node, { kind: kind.value, tier: tier.value, direction: direction.value === "out" ? "" : direction.value, min_weight: Number(least.value) || "", offset: offset || "" });
     const chosen = { kind: kind.value, tier: tier.value, direction: direction.value, min_weight: least.value };
     const found = await latestPage(Promise.all([
       get("graph/neighbors", { node, ...chosen, limit: PAGE, offset }),
@@ -98,21 +100,21 @@ export function makeGraph(section) {
 
   function show(text) {
     stop();
-    drawing = new Drawing(`Edges of ${nameOf(page.node)}: the table below says the same.`, compose, (id) => { location.hash = `graph/${encodeURIComponent(id)}`; });
+    drawing = new Drawing(`Edges of ${nameOf(page.node)}: the table below says the same.`, compose, (id) => goTo("graph", id));
     const history = make("div", { class: "history" });
     const last = offset + page.edges.length;
     const step = (name, to, possible) => possible && make("button", { type: "button", class: "quiet", click: act(async () => { offset = to; await read(); }) }, name);
     place.replaceChildren(
-      make("h2", {}, nameOf(page.node)),
-      make("p", { class: "dim" }, [page.node.id, page.node.source !== page.node.id && (page.node.source || "note"), `authority ${page.node.authority}`].filter(Boolean).join(", ")),
-      text ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "text" }, text.text)) : "",
+      make("h2", {}, makeName(nameOf(page.node), { class: "whole" })),
+      make("p", { class: "dim" }, makeName([page.node.id, page.node.source !== page.node.id && (page.node.source || "note"), `authority ${page.node.authority}`].filter(Boolean).join(", "), { class: "whole" })),
+      text ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "text", dir: "auto", tabindex: 0 }, text.text)) : "",
       filters,
       make("p", { class: "line pages" }, `Edges ${page.total ? offset + 1 : 0} to ${last} of ${page.total.toLocaleString("en")}, strongest first`,
         step("Stronger", Math.max(0, offset - PAGE), offset > 0), step("Weaker", page.next_offset, page.next_offset != null)),
       page.edges.length ? drawing.place : make("p", { class: "dim" }, "No edge passes these filters."),
       history,
       makeTable("Edges", ["Document", "Kind", "Tier", "Weight", "From text", "Do"], page.edges.map((edge) => [
-        make("a", { href: `#graph/${encodeURIComponent(otherEnd(edge))}` }, edge.title || otherEnd(edge)),
+        makeLink(otherEnd(edge), edge.title),
         edge.kind, makeTier(edge.tier), edge.weight, edge.prior, makeActions(edge, history),
       ]), { class: "edges" }),
       session.may("write") ? makeTools() : "",
@@ -136,7 +138,7 @@ export function makeGraph(section) {
     history.replaceChildren(makeTable(
       `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", ""],
       changes.map((change) => [
-        formatTime(change.at), change.user ?? change.feedback_id, change.before, change.after, formatSigned(change.after - change.before),
+        formatTime(change.at), makeName(change.user ?? change.feedback_id), change.before, change.after, formatSigned(change.after - change.before),
         session.may("feedback") && make("button", { type: "button", class: "quiet", click: act(() => undo(change.feedback_id)) }, "Undo"),
       ]),
     ));
@@ -182,8 +184,8 @@ export function makeGraph(section) {
       if (!(await confirmAction(`Forget ${nameOf(page.node)}, its text and all its edges, in every namespace? This cannot be undone.`, "Forget"))) return;
       const { deleted } = await remove(`documents/${encodeURIComponent(node)}`);
       clear();
-      location.hash = "graph";
-      say(`${deleted} chunks were forgotten.`);
+      goTo("graph");
+      say(`${count(deleted, "chunk")} forgotten.`);
     });
     return make("section", { class: "tools", "aria-label": "Change it" },
       make("form", { class: "line", submit: anchor, "aria-label": "Authority" }, label("Authority", authority), make("button", {}, "Set")),
@@ -192,13 +194,23 @@ export function makeGraph(section) {
     );
   }
 
-  section.append(make("form", { class: "line", submit: find, role: "search" }, words, make("button", {}, "Find")), results, place);
+  section.append(make("form", { class: "line", submit: act(async () => say(`${count(await search(), "document")} found.`)), role: "search" }, words, make("button", {}, "Find")), results, place);
 
   return {
-    async show(id) {
-      if (id && id !== node) offset = 0;
-      node = id || node;
-      if (node) await read();
+    async show(id, options) {
+      if (!id) {
+        clear();
+        if (!results.firstChild) await search();
+        return;
+      }
+      if (id !== node) place.replaceChildren(makeSkeleton(8));
+      node = id;
+      offset = Number(options.get("offset")) || 0;
+      kind.value = options.get("kind") ?? "";
+      tier.value = options.get("tier") ?? "";
+      direction.value = options.get("direction") ?? "out";
+      least.value = options.get("min_weight") ?? 0;
+      await read();
     },
     hide: stop,
     reset() {

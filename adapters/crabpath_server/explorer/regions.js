@@ -1,8 +1,9 @@
 // Regions: where the documents lie, and which kind of step succeeds where.
 
 import { get, makeLatest } from "./api.js";
-import { formatNumber, label, make, makeTable, say, shorten } from "./dom.js";
+import { formatNumber, label, make, makeLink, makeName, makeSkeleton, makeTable, sayError, shorten } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { goTo } from "./place.js";
 
 const HEIGHT = 420;
 const NAME = 26; // longest name on the map, in characters
@@ -47,6 +48,7 @@ export function makeRegions(section) {
   }
 
   async function read(parameters) {
+    if (!place.firstChild) place.replaceChildren(makeSkeleton(8));
     const found = await latest(get("regions", parameters));
     if (!found) return;
     stop();
@@ -56,16 +58,16 @@ export function makeRegions(section) {
       place.replaceChildren(make("p", { class: "dim" }, "This memory is too small for regions."));
       return;
     }
-    drawing = new Drawing("Map of the regions: the table below says the same.", compose, (id) => { location.hash = `graph/${encodeURIComponent(id)}`; });
+    drawing = new Drawing("Map of the regions: the table below says the same.", compose, (id) => goTo("graph", id));
     place.replaceChildren(
-      make("p", { class: "dim" }, `${regions.length} regions; near each other what is similar. ● size by documents, with P(success) where something was learned; ○ nothing learned yet.`),
+      make("p", { class: "dim" }, `${regions.length} regions; near each other what is similar. ● size by documents, with the share of successes where something was learned; ○ nothing learned yet.`),
       drawing.place,
-      makeTable("Regions", ["Region", "Documents", "Arrivals", "P(success)", "Success by action", "Leads to"],
+      makeTable("Regions", ["Region", "Documents", "Visits", "Success", "Success by kind of step", "Leads to"],
         byUse().map((region) => [
-          make("a", { href: `#graph/${encodeURIComponent(region.region)}` }, region.title || region.region), region.size, formatNumber(region.arrivals, 1),
+          makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
           region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
           region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
-          region.next_regions.slice(0, 2).map((next) => `${titleOf(next.region)} ${Math.round(next.share * 100)}%`).join(", "),
+          region.next_regions.slice(0, 2).map((next) => [makeName(titleOf(next.region)), ` ${Math.round(next.share * 100)}% `]),
         ])),
     );
     drawing.start();
@@ -74,7 +76,7 @@ export function makeRegions(section) {
   const byUse = () => [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size);
   const titleOf = (id) => shorten(regions.find((region) => region.region === id)?.title || id, 24);
 
-  level.addEventListener("change", () => read({ level: level.value }).catch((error) => say(error.message, true)));
+  level.addEventListener("change", () => read({ level: level.value }).catch(sayError));
   section.append(make("form", { class: "line", submit: (event) => event.preventDefault() }, label("Level", level)), place);
 
   return {

@@ -1,7 +1,8 @@
 // The walk of a turn: seeds at the left, each hop further to the right, one decision after another.
 
-import { formatNumber, label, make, makeTable, makeTier, shorten } from "./dom.js";
+import { formatNumber, label, make, makeName, makeTable, makeTier, shorten } from "./dom.js";
 import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
+import { goTo } from "./place.js";
 
 const DECLINED_SHOWN = 2; // of each decision, unless all are wanted
 
@@ -25,18 +26,18 @@ export function readWalk(turn) {
 }
 
 const describeEdge = (edge) =>
-  `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier}${edge.probability ? ` π ${edge.probability.toFixed(2)}` : ""}`;
+  `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier}${edge.probability ? ` chosen with ${edge.probability.toFixed(2)}` : ""}`;
 
 /** The drawing with its steps, and a table of all decisions. */
 export class Walk {
-  constructor(turn, titles, onNode) {
+  constructor(turn, nameOf) {
     this.turn = turn;
     this.steps = readWalk(turn);
-    this.nameOf = (id) => titles[id] || id;
+    this.nameOf = nameOf;
     this.ranks = new Map(turn.returned.map((item, place) => [item.node, place + 1]));
     this.at = this.steps.length + 1; // 0: seeds; n: until decision n; one more: the answer
     this.all = false;
-    this.drawing = new Drawing("The walk: the table of decisions below says the same.", (width) => this.compose(width), onNode);
+    this.drawing = new Drawing("The walk: the table of decisions below says the same.", (width) => this.compose(width), (id) => goTo("graph", id));
     this.element = this.build();
     this.decisions = make("details", {}, make("summary", {}, `Decisions of the walk (${this.steps.length})`), this.tabulate());
     this.describe();
@@ -163,15 +164,15 @@ export class Walk {
 
   tabulate() {
     const list = (edges) => make("ul", { class: "plain" }, edges.map((edge) =>
-      make("li", {}, this.nameOf(edge.target), " ", make("span", { class: "dim" }, describeEdge(edge)))));
+      make("li", {}, makeName(this.nameOf(edge.target)), " ", make("span", { class: "dim" }, describeEdge(edge)))));
     const rows = this.steps.map((step, number) => {
       const of = (state) => step.edges.filter((edge) => edge.state === state);
       return [
         make("button", { type: "button", class: "link", click: () => this.goTo(number + 1) }, String(number + 1)),
-        String(step.hop + 1), this.nameOf(step.node), list(of("followed")), list(of("declined")),
+        String(step.hop + 1), makeName(this.nameOf(step.node)), list(of("followed")), list(of("declined")),
         list([...of("inhibited"), ...of("dormant"), ...of("known")]), step.stop_probability, step.decided_by.replace("_", " "),
       ];
     });
-    return makeTable("Decisions of the walk", ["Step", "Hop", "At", "Followed", "Offered and declined", "Inhibited, dormant, visited before", "π(stop)", "By"], rows);
+    return makeTable("Decisions of the walk", ["Step", "Hop", "At", "Followed", "Offered and declined", "Inhibited, dormant, visited before", "Chance to stop", "By"], rows);
   }
 }

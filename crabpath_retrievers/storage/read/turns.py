@@ -1,7 +1,7 @@
 """Reads of turn records."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from crabpath_retrievers.storage.read.learned import (
     KnownNode,
     LearnedQueries,
     NamespaceState,
+    StoredEpisode,
     decode_state,
 )
 from crabpath_retrievers.storage.schema import consumed_turns, feedback, namespaces, turns
@@ -53,6 +54,7 @@ class TurnRecord(NamedTuple):
         documents: Ids of the returned documents and notes, best first.
         run_id: Id of the host's run that asked; None without one.
         feedback_id: Id of feedback that was learned from it; None while there is none.
+        latency_ms: Milliseconds of each stage.
     """
 
     id: str
@@ -61,6 +63,31 @@ class TurnRecord(NamedTuple):
     documents: tuple[str, ...]
     run_id: str | None
     feedback_id: str | None
+    latency_ms: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
+
+
+class Precedent(NamedTuple):
+    """A verdict on a past question that is like the one of a turn.
+
+    Attributes:
+        query: The past question.
+        similarity: Cosine of both questions, in [-1, 1].
+        turn_id, feedback_id: The past turn, and the feedback about it.
+        outcome: In [-1, 1].
+        user, source: Who gave it; the user is None if unknown.
+        created: When the feedback was given, in seconds since the epoch.
+        documents: Credit of documents, in [-1, 1] and below 0 for what was not used.
+    """
+
+    query: str
+    similarity: float
+    turn_id: str
+    feedback_id: str
+    outcome: float
+    user: str | None
+    source: str
+    created: float
+    documents: dict[str, float]
 
 
 class JudgedTurn(NamedTuple):
@@ -109,6 +136,7 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
 
 
 _AT_ONCE = 200  # turn records in memory
+_MOST_PRECEDENTS = 500  # newest verdicts among which those on similar questions are looked for
 WAIT_FOR_TURN = 1.0
 """Seconds from its making in which a turn of another process is looked for again.
 
@@ -176,9 +204,9 @@ class TurnLog(Queries):
     """Reads of turn records."""
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
-        """The record of a turn, by its id or by the run id of the host.
+        """Read the record of a turn, by its id or by the run id of the host.
 
-        Without a namespace all are searched.
+        ``namespace`` is a name; None looks in all.
         """
         found = self.find(turn_id, namespace=namespace)
         if found is None:
@@ -191,8 +219,8 @@ class TurnLog(Queries):
     ) -> StoredTurn | None:
         """Find a turn with all that learning needs, in two statements; None for an unknown id.
 
-        With ``wait`` it is looked for again for ``WAIT_FOR_TURN`` where the id says that it was
-        made just now: another process may not have written it yet.
+        If ``wait``, an unknown id that was made in the last ``WAIT_FOR_TURN`` seconds is looked for
+        again until these are over: another process may not have written the turn yet.
         """
         self._store.flush()
         return look_again(
@@ -206,16 +234,49 @@ class TurnLog(Queries):
         return bool(self._run(_KNOWN, asked=turn_id))
 
     def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
-        """The feedback that turns were learned from, with ids of turns, the first given first."""
+        """Read the feedback that turns were learned from, as ``(turn id, feedback)``.
+
+        The feedback that was given first comes first.
+        """
         rows = self._rows_in(_VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
 
-    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
-        """The turns of a namespace, or of all, whose feedback compares two rankings.
+    def find_precedents(
+        self, turn: Turn, alike: Iterable[tuple[StoredEpisode, float]]
+    ) -> list[Precedent]:
+        """Find the verdicts before a turn on past questions, the most alike question first.
 
-        One for each such feedback that is not undone. These are turns after a lesson whose labels
-        are independent of what was shown; or those of a shadow, where documents ``used`` in a
-        success count.
+        ``alike`` are episodes with the similarity of their questions. Only the newest 500 verdicts
+        are considered.
+        """
+        self._store.flush()
+        known = {episode.query: (episode, near) for episode, near in alike}
+        given = (
+            _VERDICTS.with_only_columns(
+                turns.c.id, turns.c.record, feedback.c.payload, feedback.c.created
+            )
+            .where(namespaces.c.name == turn.namespace, feedback.c.created < turn.created)
+            .order_by(None)
+            .order_by(feedback.c.sequence.desc())
+            .limit(_MOST_PRECEDENTS)
+        )
+        found: list[Precedent] = []
+        for name, record, payload, created in self._rows(given) if known else ():
+            query = from_json(record)["query"]
+            if query not in known:
+                continue
+            (episode, near), said = known[query], Feedback.from_record(payload)
+            credit = episode.credit_by_user.get(said.user or "", episode.documents)
+            who = said.feedback_id, said.outcome, said.user, said.source
+            found.append(Precedent(query, near, name, *who, created, credit))
+        return sorted(found, key=lambda one: -one.similarity)
+
+    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
+        """Find the turns whose feedback compares two rankings, each with that feedback.
+
+        A turn with several such feedbacks is listed for each; undone feedback does not count. The
+        turns are those after a lesson whose labels are independent of what was shown; if
+        ``shadow``, those of a shadow, where documents ``used`` in a success count as labels.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
@@ -260,10 +321,14 @@ class TurnLog(Queries):
         seconds: float,
         session: str | None = None,
     ) -> list[StoredTurn]:
-        """The last turns of one conversation before a time, newest first, consumed or not.
+        """Read the last turns of one conversation before a time, newest first, judged or not.
 
-        ``until`` is in seconds since the epoch. Without a session it is that of the last turn of
-        the namespace.
+        Args:
+            namespace: Name of the namespace.
+            until: The time, in seconds since the epoch.
+            turns: Most turns.
+            seconds: How long before ``until`` the turns may be.
+            session: The conversation; None for that of the last turn before ``until``.
         """
         self._store.flush()
         own: dict[str, Any] = {"namespace": namespace, "until": until}
@@ -290,7 +355,10 @@ class TurnLog(Queries):
     def list_newest(
         self, namespace: int, limit: int, *, until: int | None = None
     ) -> list[TurnRecord]:
-        """The last turns of a namespace before the one numbered ``until``, newest first."""
+        """List the last ``limit`` turns of a namespace, newest first.
+
+        ``until`` is the number of the turn before which they must be; None for the end.
+        """
         query = (
             sa.select(turns.c.record, _CONSUMER)
             .where(turns.c.namespace == namespace)
@@ -322,7 +390,13 @@ def _decode_turn_record(row: Sequence[Any]) -> TurnRecord:
     turn = from_json(record)
     documents = tuple(item["node"] for item in turn["returned"])
     return TurnRecord(
-        turn["id"], turn["created"], turn["query"], documents, turn["run_id"], consumed
+        turn["id"],
+        turn["created"],
+        turn["query"],
+        documents,
+        turn["run_id"],
+        consumed,
+        turn.get("latency_ms", {}),
     )
 
 

@@ -1,0 +1,78 @@
+// Reasons as sentences: why a document stands where it does, and why it moved.
+
+import { formatDay, make, makeName, shorten } from "./dom.js";
+
+/** What an edge says, between the document that was reached before and the one it leads to. */
+const EDGES = {
+  mention: "which mentions it", mentioned_by: "which it mentions", likely_mention: "which mentions it",
+  link: "which links to it", linked_by: "to which it links", sibling: "another part of the same document",
+  shared_term: "which shares rare words with it", similar: "which is much like it", co_used: "which was used together with it",
+  taught: "to which somebody connected it", learned: "which was used together with it",
+};
+
+/** The largest share of search, in words. */
+const SHARES = {
+  similarity: "its text is close to the question", information: "it has the words of the question", coverage: "it has words that the others lack",
+  document: "its document has the words of the question", name: "the question names it", exact: "the question is its name", lexical: "it has the words of the question",
+  mention: "a document near the question mentions it", pagerank: "many documents near the question lead to it", contrast: "it stands out from the rest",
+  distinction: "it alone has the particulars of the question", agreement: "meaning and words both find it first", usage: "it is often used",
+  bridge: "it has what a neighbour lacks", recency: "it is new", authority: "it has been given authority", hint: "it was suggested",
+};
+
+/** Who gave a verdict, as people say it. */
+export const nameGiver = (given) => given.user ?? (given.source === "human" ? "somebody" : given.source ?? "somebody");
+
+/** The precedents that speak for or against a document. */
+export function findPrecedents(precedents, id) {
+  return precedents.filter((past) => past.documents[id]);
+}
+
+export function describePrecedent(past, id, question) {
+  const verdict = past.documents[id] > 0 ? "used" : "not used";
+  const same = past.query === question;
+  return [`Marked as ${verdict} for `, same ? "this question" : ["“", makeName(shorten(past.query, 120)), "”"], ` ${formatDay(past.created)}, by `, makeName(nameGiver(past)), "."];
+}
+
+/** Sentences for a document of an explained turn: what was learned first, then how it was found. */
+export function describeDocument(found, { precedents, question, nameOf }) {
+  const sentences = [];
+  const past = findPrecedents(precedents, found.id);
+  const share = found.contributions?.past_uses ?? 0;
+  if (past.length && Math.abs(share) >= 0.05) {
+    const first = past.find((one) => Math.sign(one.documents[found.id]) === Math.sign(share)) ?? past[0];
+    sentences.push(make("span", { class: share > 0 ? "good strong" : "bad strong" }, describePrecedent(first, found.id, question), past.length > 1 && ` And ${past.length - 1} more.`));
+  } else if (share >= 0.05) sentences.push("It was used for questions like this one. ");
+  else if (share <= -0.05) sentences.push("It was not used for questions like this one. ");
+  const edge = found.path.at(-1);
+  if (edge) sentences.push(["Reached through ", makeName(nameOf(edge.source)), `, ${EDGES[edge.kind] ?? `by an edge “${edge.kind}”`}. `]);
+  else if (!past.length || Math.abs(share) < 0.05) {
+    const [best] = Object.entries(found.contributions ?? {}).filter(([name, value]) => value > 0.05 && SHARES[name]).sort((a, b) => b[1] - a[1]);
+    sentences.push(`Search found it${best ? `: ${SHARES[best[0]]}` : ""}. `);
+  }
+  return sentences;
+}
+
+/** Why a document moved, by what changed most in what was learned about it. */
+const MOVES = [
+  ["again", 1, "it was used for this question"], ["passed", -1, "it was not used for this question"],
+  ["episode", 1, "it was used for a question like this one"], ["missed", -1, "it was not used for a question like this one"],
+  ["inhibition", -1, "it was held back by a correction"], ["learned", 1, "an edge that was learned leads to it"],
+  ["trained", 1, "an edge to it became stronger"], ["trained", -1, "an edge to it became weaker"],
+  ["usage", 1, "it is used more often than others"], ["usage", -1, "it is used less often than others"], ["decayed", -1, "failures lowered its reward"],
+];
+
+export function describeMove(before, after) {
+  const now = after.features ?? {};
+  if (after.id?.startsWith("correction:") || after.id?.startsWith("auto:")) return "it was taught by a correction";
+  let [best, most] = [null, 0.001];
+  for (const [name, sign, text] of MOVES) {
+    // What lowers a document grows as a feature; "trained" and "usage" themselves have a sign.
+    const change = (now[name] ?? 0) - (before?.features?.[name] ?? 0);
+    const signed = name === "trained" || name === "usage" ? change * sign : change;
+    const undone = name === "trained" || name === "usage" ? 0 : -change;
+    const weight = name === "usage" || name === "trained" ? 0.5 : 1;
+    if (signed * weight > most) [best, most] = [text, signed * weight];
+    else if (undone * weight > most) [best, most] = ["a verdict on it was taken back", undone * weight];
+  }
+  return best ?? (before ? "others moved" : "others left");
+}
