@@ -24,13 +24,13 @@ export const nameGiver = (given) => given.user ?? (given.source === "human" ? "s
 
 /** The precedents that speak for or against a document. */
 export function findPrecedents(precedents, id) {
-  return precedents.filter((past) => past.documents[id]);
+  return precedents.filter((past) => past.documents[id] && (past.stated || past.outcome));
 }
 
 export function describePrecedent(past, id, question) {
-  const verdict = past.documents[id] > 0 ? "used" : "not used";
+  const isFor = past.documents[id] > 0;
   const same = past.query === question;
-  return [`Marked as ${verdict} for `, same ? "this question" : ["“", makeName(shorten(past.query, 120)), "”"], ` ${formatDay(past.created)}, by `, makeName(nameGiver(past)), "."];
+  return [past.stated ? `Marked as ${isFor ? "used" : "not used"} for ` : `In an answer that was ${past.outcome > 0 ? "right" : "wrong"} for `, same ? "this question" : ["“", makeName(shorten(past.query, 120)), "”"], ` ${formatDay(past.created)}, by `, makeName(nameGiver(past)), "."];
 }
 
 /** Sentences for a document of an explained turn: what was learned first, then how it was found. */
@@ -40,7 +40,7 @@ export function describeDocument(found, { precedents, question, nameOf }) {
   const share = found.contributions?.past_uses ?? 0;
   if (past.length && Math.abs(share) >= 0.05) {
     const first = past.find((one) => Math.sign(one.documents[found.id]) === Math.sign(share)) ?? past[0];
-    sentences.push(make("span", { class: first.documents[found.id] > 0 ? "good strong" : "bad strong" }, describePrecedent(first, found.id, question), past.length > 1 && ` And ${past.length - 1} more.`));
+    sentences.push(make("span", { class: first.documents[found.id] > 0 ? "good strong" : "bad strong" }, describePrecedent(first, found.id, question), past.length > 1 && ` In all ${past.filter((one) => one.documents[found.id] > 0).length} for it, ${past.filter((one) => one.documents[found.id] < 0).length} against.`));
   } else if (share >= 0.05) sentences.push("It was used for questions like this one. ");
   else if (share <= -0.05) sentences.push("It was not used for questions like this one. ");
   const edge = found.path.at(-1);
