@@ -339,6 +339,19 @@ def time_retrieval(
             typer.echo(line)
 
 
+@app.command("profile")
+def profile_stages(
+    data: BeirFolder = None,
+    limit: Annotated[int, typer.Option(help="Calls of each kind.")] = 60,
+) -> None:
+    """Print the processor time of a query, a feedback and an addition by stage."""
+    from benchmarks.speed.stages import measure_profile, render_profile
+
+    dataset = _load_hotpotqa(data)
+    with TemporaryDirectory(prefix="crabpath-bench-", ignore_cleanup_errors=True) as folder:
+        typer.echo(render_profile(measure_profile(dataset, Path(folder), limit=limit)))
+
+
 @app.command("learned-latency")
 def time_learned(
     data: Annotated[Path, typer.Option(help="A folder in BEIR format.")],

@@ -374,6 +374,8 @@ def test_metrics_count_queries_and_feedback(memory, reader):
         ("crabpath.feedback", (status, "applied")): 1,
         ("crabpath.feedback", (status, "refused")): 1,
         ("crabpath.learned",): 1,
+        ("crabpath.embedding.duration", ("crabpath.embedding.kind", "query")): 9,
+        ("crabpath.embedding.duration", ("crabpath.embedding.kind", "documents")): 1,
     }
     assert units["crabpath.query.duration"] == "s"
     assert not grown.get(("crabpath.lift",))  # its label depends on what was shown

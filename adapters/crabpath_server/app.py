@@ -48,7 +48,7 @@ from crabpath_server.endpoints import (
     Endpoint,
     LateAnswerError,
 )
-from crabpath_server.journal import REQUEST_ID, begin_entry
+from crabpath_server.journal import REQUEST_ID, Entry, begin_entry, get_entry
 from crabpath_server.mcp import McpEndpoint
 from crabpath_server.metrics import start_metrics, write_metrics
 from crabpath_server.names import SourceNames
@@ -184,7 +184,8 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
     config = uvicorn.Config(
         _answer_cancelled(app),
         http=_PatientHttp,
-        log_level="warning",
+        log_config=None,
+        access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=_IDLE_SECONDS,
@@ -227,6 +228,7 @@ class _PatientServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down: keep answering briefly, finish accepted requests, close."""
+        _log.info("the server ends")
         announce_leaving(self.lifespan.state)
         await self._wait(self._leaving_seconds)
         waiting = [each for listening in sockets or () for each in _accept_waiting(listening)]
@@ -336,11 +338,13 @@ class _Resource:
         self._methods, self._served = methods, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request, entry = Request(scope, receive), get_entry()
+        entry.route = next(iter(self._methods.values())).path.replace(":path}", "}")
         endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
         if endpoint is None:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
         grant = endpoint.authorise(self._served.access, read_token(request.headers))
+        entry.token = grant.giver
         # Probes find a place at any time.
         async with nullcontext() if endpoint.right is None else self._served.room.admit(request):
             response = await self._respond(endpoint, request, grant)
@@ -350,10 +354,12 @@ class _Resource:
         served, limits = self._served, self._served.limits
         namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
         probe = None if is_leaving(request.scope) else served.probe
-        names = served.names
+        names, entry = served.names, get_entry()
+        entry.namespace = namespace
         call = Call(served.memory, grant, namespace, request.path_params, probe, names)
         model = endpoint.input
         given = None if model is None else await self._read_input(model, request)
+        entry.turn = getattr(given, "turn_id", None)
         places, options = endpoint.bind(call, given)
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
         if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
@@ -368,6 +374,7 @@ class _Resource:
             answer = await asyncio.wait_for(answering, seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
+        entry.turn = getattr(answer, "turn_id", None) or entry.turn
         return Response(
             await _write_json(answer, names),
             503 if isinstance(answer, Readiness) and not answer.ready else 200,
@@ -433,6 +440,7 @@ async def _write_events(
         while True:
             left = until - asyncio.get_running_loop().time()
             name, data = await asyncio.wait_for(anext(events), max(0.0, left))
+            get_entry().turn = getattr(data, "turn_id", None)
             yield f"event: {name}\ndata: ".encode() + await _write_json(data, names) + b"\n\n"
     except StopAsyncIteration:
         return
@@ -455,7 +463,17 @@ class _Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, entry = False, begin_entry(Headers(scope=scope))
+        entry = begin_entry(scope)
+        try:
+            await self._answer(scope, receive, send, entry)
+        except asyncio.CancelledError:  # since the server ends
+            entry.status = entry.status or 503
+            raise
+        finally:
+            entry.finish()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
+        started = False
 
         async def send_in_time(message: Message) -> None:
             nonlocal started
@@ -463,6 +481,7 @@ class _Gate:
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers[REQUEST_ID] = entry.id
+                entry.status = message["status"]
                 if is_leaving(scope):
                     headers["Connection"] = "close"
             started = True

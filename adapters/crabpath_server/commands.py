@@ -29,6 +29,7 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, ServiceError
+from crabpath_server.logs import LogFormat, LogLevel, start_logging
 
 if TYPE_CHECKING:
     from crabpath_server import Access
@@ -57,9 +58,20 @@ def run_serve(
     host: Host = "127.0.0.1",
     port: Port = _PORT,
     tokens: Tokens = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The least important lines of the log.")
+    ] = LogLevel.info,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="The form of its lines; json and logfmt are for programs.")
+    ] = LogFormat.text,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log each request, not only those that fail.")
+    ] = False,
     **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory over HTTP, until SIGTERM or Ctrl-C."""
+    require_extra("server", "the server")
+    start_logging(log_format, log_level, has_requests=access_log)
     _serve(store, host, port, tokens, opening)
 
 

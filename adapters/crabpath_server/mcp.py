@@ -50,6 +50,7 @@ from crabpath_server.endpoints import (
     Tool,
     describe_error,
 )
+from crabpath_server.journal import get_entry
 from crabpath_server.names import SourceNames
 from crabpath_server.openapi import NAMESPACE_HEADER
 from crabpath_server.room import Room
@@ -278,10 +279,13 @@ class _MemoryServer(MCPServer):
         model = endpoint.output
 
         async def run(context: Context, **given: Any) -> ApiOutput:
+            entry = get_entry()
+            entry.tool, entry.turn = tool.name, given.get("turn_id")
             call = await self._make_call(context)
             endpoint.require_right(call.grant)
             places, names = endpoint.bind(call, arguments(**given) if endpoint.input else None)
             answer = model.model_validate(await endpoint.answer(*places, **names))
+            entry.turn = getattr(answer, "turn_id", None) or entry.turn
             if endpoint.route is not None:  # sources are left to the server
                 answer = model.model_validate(self._names.show(answer.model_dump()))
             return answer
@@ -298,7 +302,8 @@ class _MemoryServer(MCPServer):
         self.add_tool(run, title=tool.title, description=said, annotations=hints)
 
     async def _make_call(self, context: Context) -> Call:
-        caller = self._find_caller(context.request_context.request)
+        caller, entry = self._find_caller(context.request_context.request), get_entry()
+        entry.namespace, entry.token = caller.namespace, caller.grant.giver
         await self._names.refresh()
         return Call(self._memory, caller.grant, caller.namespace, {}, None, self._names, self._k)
 

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import MutableMapping
 from typing import Any
 
+from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.memory.services import Readiness
 
@@ -37,6 +39,7 @@ class Probe:
             self._thread.join(_LONGEST_LOAD)
 
     def _ask(self) -> None:
+        begun = time.perf_counter()
         try:
             self._memory.similarity_search("warm", k=1)
         except Exception as error:  # of any embedder
@@ -44,6 +47,7 @@ class Probe:
             _log.warning("%s", self._waits_for)
         else:
             self._waits_for = None
+            _log.info("the embedder has answered in %.0f ms", elapsed_ms(begun))
 
     async def check(self) -> Readiness:
         """Check whether all parts answer; concurrent calls share one answer."""

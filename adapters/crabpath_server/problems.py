@@ -128,13 +128,17 @@ def _make_problem(
     more: dict[str, Any] | None = None,
     headers: Any = None,
 ) -> JSONResponse:
+    entry = get_entry()
+    entry.error = title
+    if status in {401, 403}:
+        entry.refusal = detail
     problem = {
         "type": kind,
         "title": title,
         "status": status,
         "detail": detail,
         "instance": quote(scope["path"], errors="replace"),
-        "request_id": get_entry().id,
+        "request_id": entry.id,
         **(more or {}),
     }
     headers = {REQUEST_ID: problem["request_id"], **(headers or _HEADERS.get(status, {}))}

@@ -32,7 +32,17 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+)
 from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.context import attach, detach
@@ -531,6 +541,9 @@ class ObservedMemory(Protocol):
     def count_waiting(self) -> int:
         """Count the feedback that waits to be learned from."""
 
+    def measure_lag(self) -> float:
+        """Measure the seconds for which the oldest of it has waited; 0 if none waits."""
+
 
 # Spans.
 
@@ -704,6 +717,21 @@ class _Instruments:
             unit="{feedback}",
             description="Feedback of the open memories that waits to be learned from",
         )
+        meter.create_observable_gauge(
+            "crabpath.learning.lag",
+            [_observe_lag],
+            unit="s",
+            description="Age of the oldest feedback that waits to be learned from",
+        )
+        self.embedding = meter.create_histogram(
+            "crabpath.embedding.duration",
+            "s",
+            "Duration of calls of the embedder",
+            explicit_bucket_boundaries_advisory=_BUCKET_SECONDS,
+        )
+        self.ingested = meter.create_counter(
+            "crabpath.ingested", "{chunk}", "Chunks that ingests have added, updated or removed"
+        )
         self.queries = meter.create_counter(
             "crabpath.queries", "{query}", "Queries, failed ones too"
         )
@@ -728,16 +756,28 @@ class _Instruments:
 
 def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
     """Observe the feedback waiting in all open memories; unreachable databases are left out."""
-    counts: dict[str, int] = {}
+    counts = _ask_memories(lambda memory: memory.count_waiting())
+    return [Observation(sum(counts))] if counts else []
+
+
+def _observe_lag(_options: CallbackOptions) -> Iterable[Observation]:
+    """Observe how long the oldest feedback has waited in all open memories, as above."""
+    lags = _ask_memories(lambda memory: memory.measure_lag())
+    return [Observation(max(lags))] if lags else []
+
+
+def _ask_memories(measure: Callable[[ObservedMemory], float]) -> list[float]:
+    """Measure each database of the open memories once; nothing if one does not answer."""
+    found: dict[str, float] = {}
     try:
         with shorten_waiting(_PATIENCE):
             for memory in tuple(_memories):
-                if memory.is_open and memory.data_source not in counts:
-                    counts[memory.data_source] = memory.count_waiting()
+                if memory.is_open and memory.data_source not in found:
+                    found[memory.data_source] = measure(memory)
     except Exception:
         _log.debug("waiting feedback cannot be counted", exc_info=True)
         return []
-    return [Observation(sum(counts.values()))] if counts else []
+    return list(found.values())
 
 
 _memories: WeakSet[Any] = WeakSet()
@@ -747,6 +787,28 @@ _instruments = [_Instruments(get_meter(_SCOPE))]
 def observe_memory(memory: ObservedMemory) -> None:
     """Count the waiting feedback of a memory in the metrics, until it is closed."""
     _memories.add(memory)
+
+
+@contextmanager
+def time_embedding(kind: Literal["query", "documents"]) -> Iterator[None]:
+    """Time one call of an embedder in the metrics."""
+    begun, labels = time.perf_counter(), {"crabpath.embedding.kind": str(kind)}
+    try:
+        yield
+    except BaseException as error:
+        labels["error.type"] = type(error).__qualname__
+        raise
+    finally:
+        for instruments in _instruments:
+            instruments.embedding.record(time.perf_counter() - begun, labels)
+
+
+def count_ingest(added: int, updated: int, removed: int) -> None:
+    """Count the chunks that an ingest has changed."""
+    changes = {"added": added, "updated": updated, "removed": removed}
+    for change, count in changes.items():
+        for instruments in _instruments:
+            instruments.ingested.add(count, {"crabpath.ingest.change": change})
 
 
 def count_receipt(status: str) -> None:

@@ -74,7 +74,10 @@ def find_references(text: str, source: str) -> tuple[str, ...]:
 
 
 def collect_addresses(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the targets that lead to a document: its path or URL, and its title for wiki links."""
+    """Return the targets that lead to a document: path or URL, and title for wiki links.
+
+    These are ``source``, ``url`` and ``source`` in its metadata, and its title if it has one.
+    """
     places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
     found = {_normalise_target(place, ""): None for place in places}
     if title:
@@ -87,7 +90,7 @@ def _name_page(title: str) -> str:
 
 
 def _normalise_target(target: str, source: str) -> str:
-    """Normalise a target; empty for anchors and for schemes that name no document."""
+    """Normalise a link target, relative to ``source``; empty for anchors and foreign schemes."""
     try:
         parts = urlsplit(unquote(target.rstrip(".,;")))
     except ValueError:
@@ -123,7 +126,8 @@ _TAGS = {  # a text in Markdown may begin with the tag of a part of a page
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Split a text into facts of its front matter (title, aliases, tags, date, day) and the rest.
 
-    A block that is neither YAML nor TOML with keys, or above 16 KiB, is text.
+    There are no facts if the block is above 16 KiB, or neither YAML nor TOML with keys: it then
+    stays in the text.
     """
     block = _FRONT.match(text)
     if block is None:
@@ -140,10 +144,9 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def find_day(date: str) -> int | None:
-    """The day of a date in ISO 8601 as a number that filters compare, such as 20240131.
+    """Return the day of a date in ISO 8601 as a number that filters compare, such as 20240131.
 
-    Returns:
-        None for any other date.
+    Any other date has none: the result is None.
     """
     try:
         return int(datetime.fromisoformat(date[:10]).strftime("%Y%m%d"))
@@ -190,10 +193,11 @@ def _to_list(value: object) -> list[str]:
 def split_with_header(
     text: str, size: int, split_text: Callable[[str], Iterable[str]]
 ) -> Iterator[str]:
-    """Split a Markdown text by size; every part of a table begins with its header.
+    """Split a Markdown text by size; every part of a table begins with the table's header.
 
-    Where a table is cut depends on its rows, so that a new row changes the part that it is in. No
-    piece has more than ``size`` characters, but for a header above a longer row.
+    Where a table is cut depends on its rows, so that a new row only changes the part with this row.
+    No piece has more than ``size`` characters, except a header above a longer row. ``split_text``
+    splits text outside of tables, and rows that are too long.
     """
     if len(text) <= size or "|" not in text:
         yield from split_text(text)
@@ -220,7 +224,10 @@ def split_with_header(
 def _group_rows(
     rows: Sequence[str], size: int, split_text: Callable[[str], Iterable[str]]
 ) -> Iterator[str]:
-    """Yield groups of rows of at most so many characters, more than half of it where possible."""
+    """Yield groups of rows of at most ``size`` characters, of more than half of it if possible.
+
+    ``split_text`` splits a row that is longer.
+    """
     begin = 0
     while begin < len(rows):
         used, end, cuts = 0, begin, list[int]()
@@ -248,7 +255,10 @@ _MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its begi
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
-    """Describe a document to a person: its source and page, else its id, else its number."""
+    """Describe a document to a person: its source and page, else its id, else its number.
+
+    ``number`` is its place among the given documents, from 1.
+    """
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
     label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
@@ -259,7 +269,7 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
 
 
 def name_first(labels: Sequence[str]) -> str:
-    """Format the first labels, and how many more there are."""
+    """Format the first five labels, and how many more there are."""
     more = len(labels) - _MAX_NAMED
     return ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -290,8 +300,8 @@ class Chunking:
     def clean(self, documents: Iterable[Document]) -> list[Document]:
         """Remove what is not text from documents; warn once of those that begin with HTML tags.
 
-        Front matter of whole documents in Markdown, or without a source, is added to their
-        metadata, whose own values stay; ``data:`` URIs and soft hyphens are removed.
+        Front matter is added to the metadata of whole documents in Markdown or without a source;
+        values that the metadata have already stay. ``data:`` URIs and soft hyphens are removed.
         """
         given, found, labels = list(documents), list[Document](), list[str]()
         for number, document in enumerate(given, 1):
@@ -420,7 +430,7 @@ class Chunking:
     def _split(
         self, text: str, source: str, metadata: Mapping[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Yield the pieces of a text as ``(heading, text)``."""
+        """Yield the pieces of a text as ``(heading, text)``; a heading may be empty."""
         if not self.split:
             yield "", text
         elif self.splitter is not None:
@@ -444,7 +454,10 @@ class Chunking:
 
 
 def collect_caller_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
-    """Return the cleaned ids that the caller gave to documents with text."""
+    """Return the cleaned ids that the caller gave to documents with text.
+
+    ``ids`` come first, in the order of the documents; None takes those of the documents.
+    """
     named = _pair_with_ids(documents, ids)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
@@ -529,7 +542,7 @@ def _to_plain(given: Any) -> Any:
 
 
 def make_embedding_text(node: Node) -> str:
-    """Return the text to embed: title and content, or content alone if it begins with the title."""
+    """Return the text to embed: title and content; content alone if the title begins it."""
     body = drop_repeated_title(node.title, node.content)
     begins = body == node.content and node.title in body[: len(node.title) + 80]
     return node.content if begins else prepend_title(node.title, node.content)
@@ -547,7 +560,9 @@ def _digest(*values: str) -> str:
 def _pair_with_ids(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
-    """Yield each document with the id that the caller gave it, cleaned, or None.
+    """Yield each document with the id that the caller gave it, cleaned; None without one.
+
+    ``ids`` come first, in the order of the documents; None takes those of the documents.
 
     Raises:
         InvalidInputError: An item is not a ``Document``, or has the id of a note.
@@ -572,7 +587,11 @@ def _pair_with_ids(
 def _drop_repeated_ids(
     documents: Iterable[tuple[Document, str | None]],
 ) -> Iterator[tuple[Document, str | None]]:
-    """Yield documents with their ids, each id once."""
+    """Yield documents with their ids, each id once; documents without one are all kept.
+
+    Raises:
+        DuplicateIdError: One id is given to different texts.
+    """
     texts: dict[str, str] = {}
     for document, node_id in documents:
         if node_id is None:

@@ -38,8 +38,8 @@ class ChosenRoot:
         name: What the sources of its files begin with.
         inner: Known directories below it, by path relative to it; their files keep their names.
         former: Names that files in it had before, and no longer have.
-        unprefixed: Directory in it, by relative path, whose files were named from that directory so
-            far.
+        unprefixed: A directory in it, by relative path, whose files were so far named from that
+            directory; None if there is none.
     """
 
     name: str
@@ -69,7 +69,7 @@ class SourceFolder:
 
     Attributes:
         root: The names of its files.
-        documents: One document per file, also per empty one; of a PDF file one per page.
+        documents: One document per file, even if the file is empty; of a PDF file one per page.
         skipped: Why files, and parts of files, were not read, by source and place.
     """
 
@@ -83,7 +83,7 @@ def read_documents(
 ) -> tuple[list[Document], dict[str, str]]:
     """Read the documents of files and directories; also return why others could not be read.
 
-    ``choose`` chooses the names of the files of each; None names them as they are written.
+    ``choose`` chooses the names of the files of each path; None keeps them as they are written.
 
     Raises:
         InvalidInputError: As for :func:`read_folder`.
@@ -97,7 +97,7 @@ def read_documents(
 def read_folder(path: Path, *, root: ChosenRoot, largest: int | None = None) -> SourceFolder:
     """Read a file, or all files of a directory except hidden files and memories.
 
-    Files of more than ``largest`` bytes are left out; None sets no bound.
+    ``root`` names the files. Files of more than ``largest`` bytes are left out; None sets no bound.
 
     Raises:
         InvalidInputError: The path does not exist, or a file cannot be read or keeps changing.
@@ -135,7 +135,7 @@ class SourceFile(NamedTuple):
 
 
 def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> list[SourceFile]:
-    """List the files that :func:`read_documents` would read.
+    """List the files that :func:`read_documents` would read; ``choose`` is as there.
 
     Raises:
         InvalidInputError: A path does not exist, or a directory cannot be read.
@@ -151,9 +151,9 @@ def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> l
 
 
 def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
-    """Read the documents of a file; also return why it, or parts of it, cannot be read.
+    """Read the documents of a file; also return why the file, or parts of it, cannot be read.
 
-    In a bulk ingest a failing file must not stop the others: it may vanish meanwhile.
+    In a bulk ingest a failing file must not stop the others: it may vanish in the meantime.
     """
     if not is_utf8(str(file.path)):
         return [], {file.source: NO_NAME}
@@ -227,7 +227,13 @@ def to_readable(name: str) -> str:
 
 
 def _read_unchanged(file: Path, largest: int | None) -> bytes | None:
-    """Read a file that does not change meanwhile; None if it is too large."""
+    """Read a file that does not change meanwhile; None if it has more than ``largest`` bytes.
+
+    ``largest`` None sets no bound.
+
+    Raises:
+        InvalidInputError: The file changed during three attempts.
+    """
     for _ in range(_ATTEMPTS):
         before = file.stat()
         if largest is not None and before.st_size > largest:
@@ -271,7 +277,7 @@ class KnownRoots:
                 it.
 
         Raises:
-            InvalidInputError: What is followed has a name that is not in UTF-8.
+            InvalidInputError: A followed path has a name that is not in UTF-8.
         """
         whole = os.path.isdir(path)  # noqa: PTH112  what cannot be read is refused later
         place = Path(os.path.realpath(path if whole else path.parent))
@@ -327,7 +333,7 @@ class KnownRoots:
         return found
 
     def _find_name(self, place: Path) -> str | None:
-        """Find the name of a place at or below a known root; None for other places."""
+        """Find the name of a place at or below a known root; None for any other place."""
         names = {known: name for name, known in self._places.items()}
         for above in (place, *place.parents):
             if above.as_posix() in names:
@@ -344,7 +350,11 @@ class KnownRoots:
         return None
 
     def _choose_spelling(self, path: Path, place: Path, *, follow: bool) -> str:
-        """Choose the spelling of a path that stored sources have, else the path as written."""
+        """Choose the spelling of a path that stored sources have; if none, the path as written.
+
+        ``place`` is where the path leads; ``follow`` says whether a sync needs a name other than
+        ".".
+        """
         absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
         ways = [path, absolute]
         if absolute.is_relative_to(here := Path.cwd()):
@@ -359,7 +369,10 @@ class KnownRoots:
         return held or (*named, path.as_posix())[0]
 
     def _has_moved(self, name: str, place: Path) -> bool:
-        """Whether a directory is probably the one of this name, whose place is unknown or gone."""
+        """Whether ``place`` is probably the directory of a name whose place is unknown or gone.
+
+        More than half of the files of that name must exist in it.
+        """
         former = self._locate(name)
         if not place.is_dir() or (former is not None and os.path.exists(former)):  # noqa: PTH110
             return False
@@ -371,7 +384,7 @@ class KnownRoots:
         return bool(self._store.catalog.find_under_source(name))
 
     def _warn_of_other(self, name: str, place: Path) -> None:
-        """Warn if a name stands for another directory from now on, and the former exists."""
+        """Warn if ``name`` stands for ``place`` from now on, and its former directory exists."""
         former = self._locate(name)
         if former in (None, place.as_posix()) or not os.path.exists(former):  # noqa: PTH110
             return

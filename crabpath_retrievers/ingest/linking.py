@@ -65,7 +65,7 @@ FindAll = Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]
 
 
 def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
-    """Find the pairs of each part of the chunks, in this thread."""
+    """Find the pairs of each part of the chunks by ``finder``, in this thread."""
     return map(finder.find, parts)
 
 
@@ -73,7 +73,7 @@ class Linking:
     """Links chunks with their neighbours; the caller holds the ingest lock."""
 
     def __init__(self, store: GraphStore, linkers: Sequence[Linker], index: VectorIndex) -> None:
-        """Link in ``store`` by ``linkers``; ``index`` builds what a bulk ingest has deferred."""
+        """Keep store and linkers, and ``index``, which builds what a bulk ingest has deferred."""
         self.store, self.linkers, self.index = store, linkers, index
         self._of_pairs = tuple(linker for linker in linkers if isinstance(linker, PairLinker))
 
@@ -86,13 +86,13 @@ class Linking:
             self.store.apply([begun, *deferred])
 
     def find_freed(self, links: LinkQueries, leaving: Sequence[str]) -> set[int]:
-        """Return the nodes to link again once others leave, or get other texts, given by id."""
+        """Return the nodes to link again once the nodes ``leaving`` are gone or get other texts."""
         keys = sorted(links.keys(leaving).values())
         found = [linker.find_freed(keys, links) for linker in self._of_pairs] if keys else ()
         return set[int]().union(*found).difference(keys)
 
     def queue_freed(self, links: LinkQueries, leaving: Sequence[str]) -> tuple[Change, ...]:
-        """Return the changes that queue the nodes of :meth:`find_freed` for linking."""
+        """Return the change that queues the nodes of :meth:`find_freed` for linking, if any."""
         ids = links.ids(sorted(self.find_freed(links, leaving))).values()
         return (Write(queue_linking, list(ids)),) if ids else ()
 
@@ -103,7 +103,9 @@ class Linking:
     ) -> None:
         """Link all chunks that wait for it; those of a bulk ingest as one batch, which ends it.
 
-        ``find_all`` finds the pairs of a bulk ingest, and ``show`` its progress in chunks.
+        Args:
+            find_all: Finds the pairs of a bulk ingest.
+            show: Shows the progress of a bulk ingest, given its number of chunks; None for none.
         """
         with self.store.open_reader() as read:
             since, keys = find_bulk_start(read), read.catalog.get_unlinked_keys()
@@ -142,7 +144,7 @@ class Linking:
     def find_edges(
         self, nodes: Sequence[LinkNode], links: LinkQueries
     ) -> tuple[LinkUpdate, list[Edge]]:
-        """Find the edges of nodes; also list those among them that lead to siblings."""
+        """Find the edges of nodes; return all of them, and those that lead to siblings."""
         pairs = [linker.find(nodes, links) for linker in self._of_pairs]
         update = self._make_edges(pairs, nodes, links)
         return update, _select_siblings(update.edges, [node.key for node in nodes])
@@ -150,7 +152,7 @@ class Linking:
     def _make_edges(
         self, pairs: Iterable[FoundPairs], nodes: Sequence[LinkNode], links: LinkQueries
     ) -> LinkUpdate:
-        """Make edges of found pairs, and add those of linkers that do not find pairs first."""
+        """Make edges of the pairs that each linker found; other linkers find edges of ``nodes``."""
         found = iter(pairs)
         updates = [
             linker.make_edges(next(found), links)
@@ -163,7 +165,11 @@ class Linking:
 
 
 def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Return the edges that a linker found; InvalidInputError for anything else."""
+    """Return the edges that a linker found.
+
+    Raises:
+        InvalidInputError: ``found`` is anything else.
+    """
     what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
     require_result(linker, what, found, fits=isinstance(found, Iterable))
     edges = tuple(found)

@@ -117,15 +117,15 @@ class _Held:
 
     @property
     def letters(self) -> int:
-        """Letters in links and outside."""
+        """Number of letters, inside and outside of links."""
         return self.linked + self.plain
 
     def is_list(self) -> bool:
-        """Whether it has several links, with most of the letters."""
+        """Whether the part has at least three links, with most of its letters in them."""
         return self.links >= _LEAST_LINKS and self.linked >= _LINKED * self.letters
 
     def add(self, other: "_Held") -> None:
-        """Add the counts of a part inside it."""
+        """Add the counts of a part inside this one."""
         self.linked += other.linked
         self.plain += other.plain
         self.links += other.links
@@ -144,7 +144,7 @@ def _remove_menus(main: "BeautifulSoup | Tag") -> None:
 
 
 def _count_held(main: "BeautifulSoup | Tag") -> dict[int, _Held]:
-    """Count the letters and links of each tag and text of a page, by its ``id``."""
+    """Count the letters and links of each tag and text of a page, by Python's ``id`` of it."""
     from bs4 import Tag
     from bs4.element import NavigableString
 
@@ -171,7 +171,8 @@ def _count_held(main: "BeautifulSoup | Tag") -> dict[int, _Held]:
 def _find_menus(main: "BeautifulSoup | Tag", held: dict[int, _Held]) -> "Iterator[Tag]":
     """Yield the largest blocks of links that follow no text or heading, and have no heading.
 
-    They are told by the share of letters in links, as in Kohlschütter et al. (2010).
+    ``held`` has the counts of each part. The share of letters in links tells such a block, as in
+    Kohlschütter et al. (2010).
     """
     from bs4 import Tag
 
@@ -196,7 +197,7 @@ def _find_menus(main: "BeautifulSoup | Tag", held: dict[int, _Held]) -> "Iterato
 
 
 def _end_headings(main: "BeautifulSoup | Tag") -> None:
-    """End a heading that is not closed where the next block begins."""
+    """Close headings that the page leaves open, where the next block begins."""
     for heading in main.find_all(_HEADING):
         block = heading.find(_BLOCK, recursive=False)
         if block is None:
@@ -207,7 +208,7 @@ def _end_headings(main: "BeautifulSoup | Tag") -> None:
 
 
 def make_markdown(source: str, text: str, **metadata: str) -> Document:
-    """A document in Markdown."""
+    """Make a document in Markdown from ``text``, with these metadata."""
     return Document(
         page_content=text, metadata={"source": source, "content_type": "text/markdown", **metadata}
     )
@@ -298,7 +299,10 @@ Parts: TypeAlias = Iterator[Document | BadPart]
 
 
 def read_part(place: str, read: Callable[[], Iterable[Document | BadPart]]) -> Parts:
-    """Parse one part of a file; return a :class:`BadPart` if its parser fails in any way."""
+    """Yield the documents that ``read`` makes of one part of a file.
+
+    If it fails in any way, a :class:`BadPart` with the ``place`` follows.
+    """
     try:
         yield from read()
     except Exception as error:  # parsers of foreign formats raise anything
@@ -334,7 +338,11 @@ def require_unpacked_size(data: bytes) -> None:
 
 
 def parse_mail(source: str, data: bytes) -> list[Document]:
-    """Make one document of a message: its text, and those of attachments that are text."""
+    """Make one document of a message: its text, and those of attachments that are text.
+
+    Raises:
+        ValueError: The data do not begin with headers.
+    """
     message = _parse_message(data)
     if data.strip() and not message.keys():
         msg = "it does not begin with headers"
@@ -343,7 +351,10 @@ def parse_mail(source: str, data: bytes) -> list[Document]:
 
 
 def parse_mailbox(source: str, data: bytes) -> Parts:
-    """One document per message of a mailbox; each begins below a line From, sender and date."""
+    """Yield one document per message of a mailbox.
+
+    Each message begins below a line with "From ", sender and date.
+    """
     begins = [match.span() for match in _ENVELOPE.finditer(data)]
     ends = [*(start for start, _ in begins), len(data)][1:]
     spans = _require_few([(start, end) for (_, start), end in zip(begins, ends, strict=True)])
@@ -375,7 +386,7 @@ def _parse_message(data: bytes) -> EmailMessage:
 
 
 def _decode_any(data: bytes, charset: str = "utf-8") -> str:
-    """Decode a text in its stated charset, else UTF-8 or marked UTF-16, else Windows-1252."""
+    """Decode a text: in ``charset`` if possible, else UTF-8 or marked UTF-16, else Windows-1252."""
     with suppress(LookupError, ValueError):
         return data.decode(charset)
     with suppress(InvalidInputError):
@@ -480,7 +491,7 @@ def _strip_comments(text: str) -> str:
 
 
 def parse_json_lines(source: str, data: bytes) -> Parts:
-    """One document per line of a file of JSON lines."""
+    """Yield one document per line of a file of JSON lines."""
     if data.startswith(_MARKS):
         data = decode_text(data).encode()
 
@@ -509,7 +520,10 @@ def _convert_objects(source: str, found: list[Any]) -> list[Document]:
 
 
 def _list_lines(value: object, path: str = "") -> Iterator[str]:
-    """Yield each scalar of a JSON value, behind the keys that lead to it."""
+    """Yield each scalar of a JSON value as a line, after the keys that lead to it.
+
+    ``path`` are the keys that lead to the value itself.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _list_lines(item, f"{path}.{key}" if path else key)
@@ -526,7 +540,7 @@ def _to_text(value: object) -> str:
 
 
 def parse_csv(source: str, data: bytes) -> list[Document]:
-    """The table of a CSV file as Markdown."""
+    """Parse the table of a CSV file to one document in Markdown."""
     try:
         text = decode_text(data if data.startswith(_MARKS) else data.replace(b"\x00", b""))
     except InvalidInputError:
@@ -555,7 +569,10 @@ def _decode_line(line: bytes) -> str:
 
 
 def parse_workbook(source: str, data: bytes) -> Parts:
-    """The tables of a workbook of Excel as Markdown, one document per sheet with any."""
+    """Parse the tables of an Excel workbook to Markdown, one document per sheet that has any.
+
+    A workbook without any gives one empty document.
+    """
     import openpyxl
 
     require_unpacked_size(data)
@@ -605,20 +622,20 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]]:
-    """Parse the content of a file by the ending of its name; any other ending is text.
+    """Parse the content of a file by the ending of its name; a file of any other ending is text.
 
     Args:
-        source: Path or address of the file; relative links in it are resolved against it.
+        source: Path or address of the file; relative links in it are resolved against this.
         data: Its content.
 
     Returns:
-        Documents with ``source`` and, but for Markdown, a title: one; of a PDF file one per page,
-        with ``page`` from 1; of mail, JSON and Excel one per message, object and sheet. And why
-        parts of it could not be read, by source and place.
+        The documents, with ``source`` and, except for Markdown, a title. A file makes one; a PDF
+        file one per page, with ``page`` from 1; mail, JSON and Excel one per message, object and
+        sheet. And why parts of the file could not be read, by source and place.
 
     Raises:
-        InvalidInputError: It is no text in UTF-8, the parser of its format refuses all of it or
-            finds nothing in it, or it is what Git LFS leaves in place of a file.
+        InvalidInputError: The file is no text in UTF-8; or the parser of its format refuses all of
+            it or finds nothing in it; or it is what Git LFS leaves in place of a file.
         MissingExtraError: The parser of its format is not installed.
     """
     suffix = PurePosixPath(source).suffix.lower()
@@ -719,10 +736,10 @@ _COMPOUND = re.compile(r"\w+(?:[-\u2010]\w+)+")
 def _join_broken_words(pages: list[str]) -> list[str]:
     """Join the words of pages that a hyphen breaks at the end of a line.
 
-    The hyphen stays where the file has the word within a line with it, and not without; behind a
-    single letter, which no typesetter leaves alone (e-mail); and before a capital or a digit, where
-    no word is broken (Anglo-Saxon). Elsewhere it goes: most hyphens at the end of a line are those
-    of broken words.
+    The hyphen stays in three cases: the file has the word within a line with the hyphen, and not
+    without; it follows a single letter, which no typesetter leaves alone (e-mail); or a capital or
+    a digit follows, where no word is broken (Anglo-Saxon). Otherwise it goes: most hyphens at the
+    end of a line are those of broken words.
     """
     words, compounds = Counter[str](), set[str]()
     for page in pages:

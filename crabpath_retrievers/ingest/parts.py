@@ -65,7 +65,14 @@ class ChunkEmbedder(NamedTuple):
         return [node for node in embedded if node.vector is not None], left_out
 
     def embed_texts(self, given: Sequence[tuple[str, Node]]) -> dict[str, Vector]:
-        """Embed texts, each given with its chunk; return usable unit vectors ``[d]`` by text."""
+        """Embed texts, each given with its chunk; return unit vectors ``[d]`` by text.
+
+        Texts without a usable vector are left out.
+
+        Raises:
+            InvalidInputError: The embedder answers wrongly; or, if ``strict``, a text has no usable
+                vector.
+        """
         texts = [text for text, _ in given]
         found = self.embedder.try_documents(texts, lambda place: describe_chunk(given[place][1]))
         left = [
@@ -103,16 +110,16 @@ FILES_AT_ONCE = 32
 
 @dataclass(slots=True)
 class Part:
-    """Some whole documents.
+    """Chunks and counts of some whole documents.
 
     Attributes:
         nodes: Their chunks in order; those that the store holds unchanged have no vector.
         words: Words of the other chunks by digest.
         named: Ids that the caller gave.
         documents: Number of documents with text.
-        blank: Number of documents without.
+        blank: Number of documents without text.
         embedded: Characters that were embedded.
-        files: Number of files that were read, or could not be.
+        files: Number of files that were read, or could not be read.
         skipped: Why files, and parts of files, were not read, by source and place.
         left_out: Chunks without a usable vector, described.
     """
@@ -131,7 +138,10 @@ class Part:
     def of(
         cls, chunking: Chunking, documents: Sequence[Document], ids: Sequence[str] | None = None
     ) -> Self:
-        """Split documents into a part; nothing is embedded."""
+        """Split documents into a part, without embedding anything.
+
+        ``ids`` has one id per document; None takes those of the documents.
+        """
         nodes = chunking.nodes(documents, ids)
         blank = sum(is_blank(document.page_content) for document in documents)
         return cls(
@@ -142,10 +152,10 @@ class Part:
         )
 
     def extend(self, other: "Part") -> None:
-        """Add another part behind this one; a chunk that both have stays once.
+        """Add another part behind this one; a chunk that is in both stays once.
 
         Raises:
-            DuplicateIdError: They give one id to different texts.
+            DuplicateIdError: The parts give one id to different texts.
         """
         known = {node.id: node for node in self.nodes}
         for given in other.nodes:
@@ -194,7 +204,7 @@ def encode_part(part: Part) -> tuple[bytes, bytes]:
 
 
 def decode_part(data: bytes, packed: bytes) -> Part:
-    """The inverse of :func:`encode_part`."""
+    """Decode a part from both results of :func:`encode_part`."""
     read = from_json(data)
     count = sum(node["embedded"] for node in read["nodes"])
     vectors = iter(np.frombuffer(packed, dtype=_VECTOR).reshape(count, -1) if count else ())
@@ -216,7 +226,7 @@ _NUMBERS = ("documents", "blank", "embedded", "files", "skipped", "left_out")
 
 
 class PartMaker(NamedTuple):
-    """Makes parts.
+    """Makes parts of documents and files.
 
     ``language`` is that of all texts; None to detect that of each.
     """
@@ -227,7 +237,10 @@ class PartMaker(NamedTuple):
     language: str | None
 
     def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
-        """Split and embed documents."""
+        """Split and embed documents; chunks that the store holds unchanged are not embedded again.
+
+        ``skipped`` says why other documents could not be read; None if there are none.
+        """
         part = Part.of(self.chunking, self.chunking.clean(given))
         nodes = part.nodes
         stored = self.catalog.find_chunks(documents={node.document for node in nodes})

@@ -23,7 +23,7 @@ from uuid import uuid4
 import numpy as np
 from langchain_core.documents import Document
 
-from crabpath_retrievers.core.calls import elapsed_ms
+from crabpath_retrievers.core.calls import count_ingest, elapsed_ms
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
@@ -127,14 +127,14 @@ class IngestReport:
     left_out: list[str] = field(default_factory=list)
 
     def add(self, other: "IngestReport", *, lists_ids: bool = False) -> None:
-        """Add the numbers of a later ingest, and its ids where they are listed."""
+        """Add the numbers of a later ingest, and its ids if ``lists_ids``."""
         self.ids += other.ids if lists_ids else ()
         for name in ("added", "updated", "removed", "unchanged", "repeated"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.left_out += other.left_out
 
     def require_all(self, rule: str | None) -> None:
-        """Raise an error if chunks were left out, unless the rule allows it.
+        """Raise an error if chunks were left out and the ``rule`` does not allow it.
 
         The rule is ``settings.ingest.unusable_vectors``; None allows nothing.
 
@@ -269,6 +269,7 @@ class Ingest:
         warn_of_left_out(report.left_out)
         if not in_bulk:
             _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        count_ingest(report.added, report.updated, report.removed)
         return report, total
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
@@ -307,6 +308,7 @@ class Ingest:
         report = plan.finish()
         warn_of_left_out(report.left_out)
         _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        count_ingest(report.added, report.updated, report.removed)
         return report
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -328,9 +330,10 @@ class Ingest:
             self.index.write_stamp(stamp)
 
     def _embed_few(self, part: Part, cleanup: Cleanup) -> Part:
-        """Embed what a small ingest will change, before it takes the lock, so that others go on.
+        """Embed what a small ingest will change, before the lock is taken, so that others go on.
 
-        What has to be embedded only because others changed the store meanwhile is left to later.
+        A large part, or one with the ``cleanup`` "full", is returned as it is. What has to be
+        embedded only because others changed the store in the meantime is embedded later.
         """
         nodes = part.nodes
         is_bare = any(node.vector is None for node in nodes)
@@ -347,7 +350,10 @@ class Ingest:
         return replace(part, nodes=embedded)
 
     def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
-        """Publish and link what a plan changes, batch by batch."""
+        """Publish and link what a plan changes, batch by batch.
+
+        ``advance`` gets the number of chunks of each batch.
+        """
         for batch in self._make_batches(plan):
             embedded = self._embed(batch, plan)
             if self.index.removal:
@@ -361,7 +367,8 @@ class Ingest:
     ) -> None:
         """Publish what a plan changes in large batches, without linking it.
 
-        Words of chunks are given by digest, as far as they are known.
+        ``words`` of chunks are by digest, as far as they are known; ``advance`` gets the number of
+        chunks of each batch.
         """
         nodes: list[Node] = []
         removed: list[str] = []
@@ -387,7 +394,10 @@ class Ingest:
     def _publish_unlinked(
         self, nodes: Sequence[Node], removed: Sequence[str], words: Mapping[str, IndexedWords]
     ) -> None:
-        """Publish a batch of whole documents with their vectors, in the order of the nodes."""
+        """Publish a batch of whole documents with their vectors, in the order of the nodes.
+
+        ``removed`` are the ids of nodes to delete; ``words`` are by digest, as far as known.
+        """
         language = self.store.language
         known = tuple(
             words.get(node.digest) or IndexedWords.from_text(node.title, node.content, language)
@@ -409,7 +419,7 @@ class Ingest:
         """Finish an interrupted ingest, unless another process is still running it.
 
         Args:
-            progress: Shows the progress of the vector index.
+            progress: Shows the progress of the vector index; None for none.
             link_bulk: Whether to link the chunks of an interrupted bulk ingest, which takes long.
 
         Returns:
@@ -446,7 +456,10 @@ class Ingest:
                 advance(len(waiting))
 
     def _plan(self, part: Part, cleanup: Cleanup) -> "_Plan":
-        """Plan the changes: without ``cleanup`` only documents with an id are replaced."""
+        """Plan the changes that a part makes.
+
+        Without ``cleanup`` only documents with an id are replaced; see :meth:`add_documents`.
+        """
         growing = {node.document for node in part.nodes} - part.named
         if cleanup is not None:
             growing = set()
@@ -483,7 +496,7 @@ class Ingest:
         return _Plan(nodes, changed, gone, known, growing, report)
 
     def _make_batches(self, plan: "_Plan") -> Iterator[Batch]:
-        """Group changes in batches of whole documents, so no reader sees one half changed.
+        """Group changes in batches of whole documents, so that no reader sees a half-changed one.
 
         A growing document, such as a log of many thousand messages, is spread over batches.
         """
@@ -519,7 +532,7 @@ class Ingest:
     def _publish_at_once(self, part: Batch, stored: AbstractSet[str]) -> None:
         """Publish and link a batch in one transaction, which also writes its vectors.
 
-        ``stored`` are ids of the nodes that were visible before.
+        ``stored`` are the ids of the nodes that were visible before.
         """
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
@@ -544,7 +557,7 @@ class Ingest:
         self.store.apply_together(publish)
 
     def _embed(self, part: Batch, plan: "_Plan") -> Batch:
-        """Embed the nodes of a batch that have no vector; note those left out in the plan."""
+        """Embed the nodes of a batch that have no vector; note in the plan which are left out."""
         nodes, left_out = self.embedder.embed(part.nodes)
         plan.left_out.extend(left_out)
         return part._replace(nodes=tuple(nodes))
@@ -561,7 +574,7 @@ class Ingest:
         self._empty_trash()
 
     def _prepare_vectors(self, nodes: Sequence[Node]) -> tuple[Change, ...]:
-        """Index vectors now, or return the changes that do so in the next transaction."""
+        """Index vectors of nodes: now, or by the returned changes in the next transaction."""
         return self.index.prepare_upsert(
             [node.id for node in nodes],
             [np.asarray(node.vector, dtype=np.float32) for node in nodes],
@@ -576,7 +589,7 @@ class Ingest:
             self.store.write(confirm_index_deletions, ids)
 
     def _move(self, plan: "_Plan") -> bool:
-        """Store new positions of unchanged chunks, for linking; returns whether there are any."""
+        """Store new positions of unchanged chunks, for linking; return whether there are any."""
         moved = [
             (node.id, node.position)
             for node in plan.nodes
@@ -629,7 +642,7 @@ def require_progress(progress: object) -> None:
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
-    """Start to show progress; None shows nothing."""
+    """Start to show the progress of an ingest of ``total`` chunks; None shows nothing."""
     return nullcontext(lambda _: None) if progress is None else progress(total)
 
 
@@ -639,10 +652,10 @@ def _resolve_ids(
     growing: AbstractSet[str],
     sources: AbstractSet[str],
 ) -> tuple[list[Node], dict[str, StoredChunk]]:
-    """Return the nodes with their final ids, and the stored nodes to compare them with.
+    """Return the nodes with their final ids, and the stored nodes to compare them with, by id.
 
-    Stored nodes are those with the same ids, of documents that do not grow, and of
-    ``sources``.
+    Stored nodes are those with the same ids, of documents that are not ``growing``, of ``sources``,
+    and of growing documents with the same text.
     """
     known = catalog.find_replaced(
         [node.id for node in nodes], {node.document for node in nodes} - growing, sources
@@ -672,7 +685,10 @@ def _set_positions(
     known: Mapping[str, StoredChunk],
     growing: AbstractSet[str],
 ) -> list[Node]:
-    """Set positions: in a growing document, new chunks come after the stored ones."""
+    """Set positions: in ``growing`` documents, new chunks come after the stored ones.
+
+    ``known`` are the stored nodes by id; an unchanged chunk keeps its position.
+    """
     ends = Counter(catalog.get_next_positions(growing))
     placed: list[Node] = []
     for node in nodes:
@@ -691,8 +707,8 @@ def _assign_stored_ids(
 ) -> list[Node]:
     """Assign nodes their final ids: an unchanged chunk keeps its stored id.
 
-    ``known`` are stored nodes with the ids that the chunks have or may get, or of the same
-    documents; ``kept`` are those of them that this ingest does not replace.
+    ``known`` are stored nodes with ids that the chunks have or may get, or of the same documents;
+    ``kept`` are those of ``known`` that this ingest does not replace.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
     own = [

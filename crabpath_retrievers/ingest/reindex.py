@@ -127,9 +127,9 @@ class Reindexer:
         return self.store.catalog.meta().get(STAMP) == index.read_stamp()
 
     def _compare(self) -> None:
-        """Compare all vectors with those of the graph store; what differs is indexed again.
+        """Compare all vectors with those of the graph store, and index those that differ again.
 
-        On a server it is only reported: the graph store may be the wrong one.
+        On a server, differences are only reported: the graph store may be the wrong one.
         """
         with self.store.hold_ingest_lock(wait=False) as is_held:
             if not is_held or self._is_of_one_moment():  # another process ingests, or did
@@ -171,7 +171,14 @@ class Reindexer:
     def _require_own(self, count: int, some: Sequence[str], held: AbstractSet[str]) -> None:
         """Refuse an index that holds vectors, but none of this memory.
 
-        ``held`` are those of ``some`` ids of chunks that the index holds, of ``count`` in all.
+        Args:
+            count: Number of all vectors in the index.
+            some: Ids of a few chunks of the memory.
+            held: Those of ``some`` that the index holds.
+
+        Raises:
+            ConfigurationError: The index holds none of some chunks.
+            InvalidInputError: The memory has no chunks, but the index holds vectors.
         """
         place = self.index.description
         if count and some and not held:

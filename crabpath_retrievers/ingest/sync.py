@@ -56,10 +56,10 @@ def match_texts(
     Args:
         old: Nodes whose text the source no longer contains at that place.
         new: Nodes whose text was not there before.
-        vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a
-            vector are compared by equality only.
+        vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a vector
+            are compared by equality only.
         threshold: Similarity above which two different texts are versions of each other.
-        stretch: Of the embedder.
+        stretch: Stretch of the embedder's distances.
     """
     pairs = _pair_by_id(old, new, vectors, stretch)
     successors = _find_successors(old, new)
@@ -76,7 +76,10 @@ def match_texts(
 def _remove_paired(
     old: Sequence[Node], new: Sequence[Node], pairs: Iterable[TextMatch]
 ) -> tuple[list[Node], list[Node]]:
-    """Return nodes that are not paired yet; new nodes with a caller's id are left out."""
+    """Return old and new nodes that are in none of the ``pairs`` yet.
+
+    New nodes with an id of the caller's are left out, as only their id may pair them.
+    """
     taken = {id(node) for pair in pairs for node in pair[:2]}
     left = [node for node in old if id(node) not in taken]
     return left, [node for node in new if id(node) not in taken and not has_caller_id(node)]
@@ -85,7 +88,10 @@ def _remove_paired(
 def _pair_by_id(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], stretch: float
 ) -> list[TextMatch]:
-    """Pair documents by the id that the caller chose, whatever their text."""
+    """Pair documents by the id that the caller chose, whatever their text.
+
+    ``vectors`` are by text to embed; ``stretch`` is that of the embedder's distances.
+    """
     by_id = {node.id: node for node in old}
     given = [(by_id[node.id], node) for node in new if has_caller_id(node) and node.id in by_id]
     return [
@@ -126,7 +132,10 @@ def _group_by_text(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 def _pair_by_text(
     old: Sequence[Node], new: Sequence[Node], successors: Mapping[str, str]
 ) -> list[TextMatch]:
-    """Pair equal texts, same document first: a licence may be in a thousand files."""
+    """Pair equal texts, those of the same document first: a licence may be in a thousand files.
+
+    ``successors`` has, by document, the one that its texts moved to; it comes second.
+    """
 
     def successor(node: Node) -> str:
         return successors.get(node.document, node.document)
@@ -161,7 +170,7 @@ def _pair_equal(
     of_old: Callable[[Node], Hashable],
     of_new: Callable[[Node], Hashable],
 ) -> list[TextMatch]:
-    """Pair nodes with equal keys, in order."""
+    """Pair nodes with equal keys, in order; ``of_old`` and ``of_new`` make the keys."""
     waiting: dict[Hashable, list[Node]] = defaultdict(list)
     for node in reversed(old):
         waiting[of_old(node)].append(node)
@@ -178,7 +187,8 @@ def _pair_similar(
 ) -> list[TextMatch]:
     """Pair similar texts: the assignment with the largest sum of scores.
 
-    ``vectors`` are by ``id()`` of the node, ``successors`` by document.
+    ``vectors`` are by Python's ``id()`` of the node, ``successors`` by document. Pairs of a
+    similarity up to ``threshold`` are not considered.
     """
     old = [node for node in old if id(node) in vectors]
     new = [node for node in new if id(node) in vectors]
@@ -233,7 +243,10 @@ def _find_candidates(
 def _solve_assignment(
     rows: Sequence[int], columns: Sequence[int], scores: Sequence[float]
 ) -> list[int]:
-    """Solve the assignment problem: indices of the chosen pairs, each row and column once."""
+    """Solve the assignment problem: indices of the chosen pairs, each row and column once.
+
+    Pair ``i`` has ``rows[i]``, ``columns[i]`` and ``scores[i]``; the sum of scores is largest.
+    """
     if not rows:
         return []
     require_extra("sync", "recognising edited texts")
@@ -265,11 +278,12 @@ class Section:
     """A section that a sync changes.
 
     Attributes:
-        fate: The kind of change. ``edited``, ``moved`` and ``restored`` sections keep their id,
-            and so everything learned about them; ``restored`` ones had been removed before.
+        fate: The kind of change. ``edited``, ``moved`` and ``restored`` sections keep their id, and
+            so everything learned about them; ``restored`` ones had been removed before.
         now: New version; None for a removed section.
         was: Old version; None for an added section.
-        similarity: Of both versions, 1 for equal texts; None if there is only one version.
+        similarity: Similarity of both versions, 1 for equal texts; None if there is only one
+            version.
     """
 
     fate: Fate
@@ -379,8 +393,8 @@ def plan_sync(
 ) -> tuple[Section, ...]:
     """Decide the fate of every section that vanished or appeared.
 
-    Arguments as for :func:`match_texts`; ``retired`` are sections that earlier syncs removed and
-    that may be restored.
+    Arguments are as for :func:`match_texts`; ``retired`` are sections that earlier syncs removed
+    and that may be restored.
     """
     # Texts that vanished now take precedence over those removed by earlier syncs.
     pairs = match_texts(old, new, vectors, threshold, stretch)
@@ -481,7 +495,7 @@ class Sync:
         )
 
     def _find_known(self, nodes: Sequence[Node], scope: SyncScope) -> list[StoredChunk]:
-        """Find the stored nodes in scope, and those of the given documents."""
+        """Find the stored nodes in scope, and those of the documents that ``nodes`` are of."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
         found = catalog.find_chunks(documents=documents, sources=scope.sources)
@@ -497,10 +511,13 @@ class Sync:
     def _embed_missing(
         self, nodes: Iterable[Node], known: Collection[str], to_text: Callable[[Node], str]
     ) -> dict[str, Vector]:
-        """Embed texts of sections; return vectors by text, without those that are not usable.
+        """Embed the texts of sections that ``known`` does not have; return vectors by text.
+
+        ``to_text`` makes the text of a section. Texts without a usable vector are left out.
 
         Raises:
-            InvalidInputError: The embedder answers wrongly, or must have a vector for each.
+            InvalidInputError: The embedder answers wrongly; or it must give each text a vector, and
+                does not.
         """
         wanted = {text: node for node in nodes if (text := to_text(node)) not in known}
         if not wanted:

@@ -56,7 +56,8 @@ class Passage:
 def to_passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
     """Return the documents of a turn in the order in which they were shown.
 
-    A document that was forgotten, or that the memory never had, keeps its position, without text.
+    ``nodes`` are the contents by id. A document that was forgotten, or that the memory never had,
+    keeps its position, without text.
     """
     returned = {item.node: item for item in turn.returned}
     result = []
@@ -112,7 +113,7 @@ def _split_citations(answer: str) -> Iterator[str]:
 
 
 def _parse_positions(part: str, count: int) -> range:
-    """Parse a number or a range into positions from 1 to ``count``."""
+    """Parse a number or a range into positions from 1 to ``count``; any other text has none."""
     match = _POSITIONS.fullmatch(_LABEL.sub("", part))
     if match is None:
         return range(0)
@@ -121,7 +122,7 @@ def _parse_positions(part: str, count: int) -> range:
 
 
 def _find_bare_ids(answer: str, ids: Iterable[str]) -> Iterator[str]:
-    """Find ids in running text that are too long and too unusual to be words."""
+    """Find those of ``ids`` in running text that are too long and too unusual to be words."""
     distinctive = [
         i for i in ids if len(i) >= _MIN_BARE_ID_CHARS and not i.replace(" ", "").isalpha()
     ]
@@ -147,8 +148,9 @@ def extract_answer_terms(
 ) -> tuple[dict[str, float], set[str]]:
     """Extract the informative words of an answer with their weights, in nats.
 
-    A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
-    half of all nodes, and single Latin letters are left out. ``idf`` is in nats by word.
+    ``idf`` is in nats by word; a word that is not in it counts as the rarest. Words of the query
+    (``query_words``) weigh less. Polar words ("yes"), words in more than half of all nodes, and
+    single Latin letters are left out.
 
     Returns:
         The weights; and those words that are names or numbers and do not occur in the query.
@@ -172,7 +174,7 @@ def extract_answer_terms(
 
 
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
-    """Yield every word, and whether it looks like a name or a number in its place."""
+    """Yield every word, and whether capital letter and position make it a name or a number."""
     tokens = list(split_words(answer))
     between = ((before.end, after.start) for before, after in pairwise(tokens))
     ends = (_SENTENCE_END.search(answer, *gap) is not None for gap in between)
@@ -195,7 +197,7 @@ ANSWER_BONUS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """Parts of a question and its answer, and the documents that contain each.
+    """Parts of a question and its answer, and the documents that contain each part.
 
     Attributes:
         contains: Whether a document contains a word, shape ``[n, W]``.
@@ -214,9 +216,10 @@ class EvidenceSet:
     is_linked: BoolArray
 
     def select_documents(self) -> list[int]:
-        """Select documents greedily.
+        """Select documents greedily, as indices; empty if no document contains the answer.
 
-        The first contains the answer; each further one is the one that raises the value most.
+        The first document contains the answer. Each further one raises the value of the set most;
+        the selection ends when none raises it.
         """
         selected: list[int] = []
         best = -np.inf
@@ -234,10 +237,11 @@ class EvidenceSet:
         return selected
 
     def compute_value(self, documents: list[int]) -> float:
-        """Compute the value of a set of documents.
+        """Compute the value of a set of documents, given as indices; 0 for none.
 
-        ``Σ weights(contained in any) + 0.1 · (is_named + contains_answer + is_linked) − 0.35 ·
-        |S|``
+        It is the sum of the weights of all words that any of them contains, plus 0.1 for each
+        document that the question names, for each that contains the answer, and for each that has
+        an edge to another one of the set, minus 0.35 per document.
         """
         if not documents:
             return 0.0
@@ -253,7 +257,7 @@ class EvidenceSet:
         """Return the support of every document in [0, 1], shape ``[n]``.
 
         A selected document that contains the answer has 1, any other selected document the value
-        that the set would lose without it.
+        that the set would lose without it. Documents that were not selected have 0.
         """
         selected = np.zeros(len(self.contains_answer))
         chosen = self.select_documents()
@@ -299,7 +303,12 @@ def attribute_answer(
 def _attribute_words(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> Sequence[float]:
-    """Compute support from the words of an answer that has no citations."""
+    """Compute support of documents from the words of an answer without citations.
+
+    It is empty if the words tell nothing: answer, ``documents`` or ``idf`` are empty, or no
+    document contains enough of the answer. An answer without informative words ("yes") supports the
+    documents that the query names.
+    """
     key, query_words = " ".join(tokenise(answer)), tokenise(query)
     if not key or not documents or not idf:
         return ()
@@ -325,11 +334,18 @@ def _find_answer_words(
     answer_names: Collection[str],
     texts: Sequence[Sequence[str]],
 ) -> tuple[Floats, BoolArray, BoolArray]:
-    """Find where the answer stands.
+    """Find which documents contain the answer, and which of its words.
+
+    Args:
+        key: The answer's words, joined by spaces; a short answer is first searched for as a whole.
+        weights: Weights of its informative words, in nats.
+        answer_names: Those words that are names or numbers.
+        texts: Words of each document.
 
     Returns:
-        Weights of the answer's words in nats, shape ``[W]``; which document contains which word,
-        shape ``[n, W]``; which document contains enough of the answer, shape ``[n]``.
+        Weights in nats, shape ``[W]``; which document contains which word, shape ``[n, W]``; which
+        document contains enough of the answer, shape ``[n]``. A whole answer that was found counts
+        as one word of weight 1.
     """
     if len(key.split()) <= _MAX_EXACT_WORDS:
         whole = np.array([f" {key} " in f" {' '.join(text)} " for text in texts])
@@ -358,7 +374,7 @@ def _normalise(nats: Floats) -> Floats:
 
 
 def _find_named_documents(query: str, documents: Sequence[Passage]) -> BoolArray:
-    """Return whether the query names each document, shape ``[n]``."""
+    """Return whether the query names each document by a form of its title, shape ``[n]``."""
     text = f" {normalise_name(query)} "
     return np.array([any(f" {n} " in text for n in list_mention_names(d.title)) for d in documents])
 
@@ -374,7 +390,10 @@ _ANSWER_SEARCH = SeedSettings(max_query_terms=2_000)
 
 
 def attribute_turn(read: Reader, turn: Turn, answer: str) -> dict[str, float]:
-    """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`."""
+    """Compute how far an answer rests on each document of a turn, see :func:`attribute_answer`.
+
+    Documents and frequencies of words come from ``read``. Empty if nothing is known.
+    """
     words = tokenise(turn.query) + tokenise(answer[:MAX_ANSWER_CHARS])
     facts = read.walk.read_facts(turn.namespace, select_query_words(words, _ANSWER_SEARCH))
     shown = [item.node for item in turn.returned]

@@ -35,16 +35,16 @@ def assign_credit(
 ) -> Credit:
     """Assign credit to a turn and, if finer evidence exists, to its returned documents.
 
-    What the host states takes precedence over attribution: ``unused`` documents get 0; with
-    ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
-    ``relevant`` documents get 1 and ``irrelevant`` ones 0, whatever the outcome. Only returned
-    documents are credited (:func:`add_stated` has added the stated ones): if the turn returned none
-    of the used documents, the use of its own documents is not known. Without any of these, or with
-    a correction only, no document is.
+    What the host states takes precedence over attribution. If ``used`` is given, used documents get
+    z and the others 0; otherwise each document gets its support times z. ``unused`` documents get
+    0, ``relevant`` ones 1 and ``irrelevant`` ones 0, whatever the outcome. Only returned documents
+    are credited (:func:`add_stated` has added the stated ones). If the turn returned none of the
+    used documents, the use of its own documents is not known. Without any of these fields and
+    without support, no document is credited: only the turn is.
 
     Args:
         turn: The turn with its returned documents.
-        feedback: The outcome z, and the used and unused documents if stated.
+        feedback: The outcome z, and the documents that the host named.
         supported: Support in [0, 1] by document id, attributed from the answer; None or empty if
             not known.
         weight: Weight of the feedback for this turn, in [0, 1].
@@ -71,15 +71,19 @@ def assign_credit(
 
 
 def is_use_stated(turn: Turn, feedback: Feedback) -> bool:
-    """Whether the host states which documents of a turn were used, or are relevant."""
+    """Whether the host states which documents of a turn were used, or which are relevant.
+
+    An empty list states it: none was. Names of documents that this turn did not return do not.
+    """
     named = [ids for ids in (feedback.used, feedback.relevant) if ids is not None]
     return any(not ids or any(item.node in ids for item in turn.returned) for ids in named)
 
 
 def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
-    """Return the share of each turn, ``w_i = exp(-λ·Δ_i) / Σ_j exp(-λ·Δ_j)``.
+    """Return the share of each turn in one feedback: ``w_i = exp(-λ·Δ_i) / Σ_j exp(-λ·Δ_j)``.
 
-    Δ is the distance in turns to the latest of them; a λ of 0 gives equal shares.
+    ``clocks`` are the numbers of the turns; Δ is the distance in turns to the latest one. ``delay``
+    is λ per turn, at least 0; 0 gives equal shares.
     """
     latest = max(clocks, default=0)
     weights = [math.exp(-delay * (latest - clock)) for clock in clocks]
@@ -105,11 +109,12 @@ class CreditAssignment:
     """The turns and credit that follow from a feedback, with what the store knew about them.
 
     Attributes:
-        turns: The turns of one namespace that it is about, latest first; at least one.
-        note: Which part of it is ignored; None if none is.
+        turns: The turns of one namespace that the feedback is about, latest first; at least one.
+        note: Which part of the feedback is ignored; None if none is.
         state: State of the namespace.
         nodes: The nodes of these turns that still exist, by id.
-        replaced: Ids of earlier feedback that must be undone first; then the turns are read again.
+        replaced: Ids of earlier feedback that must be undone first; after that, the turns must be
+            read again.
     """
 
     turns: tuple[CreditedTurn, ...]
@@ -125,13 +130,13 @@ def assign_feedback(
     """Assign the credit of a feedback to its turns, as they stand now.
 
     Feedback without a turn is about the last turn of its conversation at the time it was given,
-    however late it is applied, and about turns before it in its window that nobody has judged. If
-    some of these returned a document that it names, it is about those alone: use of a document in
-    one turn must not count as a pass for what other turns returned.
+    however late it is applied, and about turns before that one in its window that nobody has
+    judged. If some of these turns returned a document that the feedback names, it is about those
+    alone: use of a document in one turn must not count against what other turns returned.
 
     Returns:
-        The assignment; or stored feedback of its giver that says more and must be added to it
-        first; or a receipt where nothing is learned from it.
+        The assignment; or an earlier feedback of the same giver, whose fields the new one lacks and
+        must take over first (see ``verdicts.complete``); or a receipt if nothing is learned.
     """
     found = _judge_turns(read, settings, stored)
     if isinstance(found, (StoredFeedback, Receipt)):
@@ -174,7 +179,12 @@ def assign_feedback(
 def _judge_turns(
     read: Reader, settings: LearningSettings, stored: StoredFeedback
 ) -> tuple[Sequence[StoredTurn], tuple[str, ...]] | StoredFeedback | Receipt:
-    """The turns that a feedback is about, latest first, and ids of the feedback it replaces."""
+    """Find the turns that a feedback is about, and the earlier feedback that it replaces.
+
+    Returns:
+        The turns, latest first, and ids of the replaced feedback; or an earlier feedback of the
+        same giver that must be completed first; or a receipt if nothing is learned.
+    """
     feedback = stored.feedback
     found = (
         _find_recent_turns(read, settings, stored)
@@ -206,7 +216,15 @@ def _judge_turns(
 def _choose_turns(
     read: Reader, feedback: Feedback, found: Sequence[StoredTurn]
 ) -> tuple[Sequence[StoredTurn], Sequence[tuple[str, Feedback]]]:
-    """Choose the turns that feedback is about, newest first; return all earlier verdicts, too."""
+    """Choose the turns that feedback is about, latest first, and read their earlier verdicts.
+
+    If feedback with this id was learned from before, these are the turns that it was about.
+    Otherwise they are the latest turn of ``found``, and older ones that nobody has judged; if some
+    returned a document that the feedback names, only those are considered.
+
+    Returns:
+        The turns; and ``(turn id, feedback)`` of all earlier verdicts about any found turn.
+    """
     judged = [logged.turn.id for logged in found if logged.consumed is not None]
     verdicts = read.turns.get_verdicts(judged) if judged else []
     own = {turn for turn, known in verdicts if known.feedback_id == feedback.feedback_id}
@@ -243,7 +261,8 @@ def _refuse(feedback: Feedback, reason: ReceiptReason, note: str) -> Receipt:
 def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedback:
     """Replace names that a present retriever has for documents by ids of the memory.
 
-    Documents that it showed and the memory does not have are left out.
+    Documents that the present retriever showed in ``candidates`` and the memory does not have are
+    left out.
     """
     for turn in (logged.turn for logged in candidates if logged.turn.shown):
         unknown = {*turn.shown.values()} - {item.node for item in turn.returned}
@@ -262,7 +281,7 @@ def _resolve_use(
     """Replace used and unused documents and sources by the ids of their returned chunks.
 
     Returns:
-        The feedback, and the names that match nothing returned.
+        The feedback; and the names that match nothing that ``candidates`` returned, sorted.
     """
     returned = {item.node for logged in candidates for item in logged.turn.returned}
     others = {*(feedback.used or ()), *(feedback.unused or ())} - returned
@@ -281,12 +300,12 @@ def add_stated(
 ) -> tuple[list[StoredTurn], Feedback, list[str]]:
     """Add the documents that a feedback calls relevant or irrelevant to turns without them.
 
-    Each is added as the turn would have ranked it, where the process that recorded the feedback
-    knew that, else without features.
+    Each is added as the turn would have ranked it, if the process that recorded the feedback knew
+    that (``stored.added``); otherwise without features.
 
     Returns:
-        The turns; the feedback, with ids of chunks in the place of other names; and the ids that
-        queries of the namespace cannot find.
+        The turns (``candidates`` with these documents); the feedback, with ids of chunks instead of
+        other names; and the ids that queries of the namespace cannot find.
     """
     feedback = stored.feedback
     key = candidates[0].state.clock.key
@@ -321,7 +340,11 @@ def _choose_chunks(
     nodes: Mapping[str, KnownNode],
     candidates: Sequence[StoredTurn],
 ) -> dict[str, list[str]]:
-    """Choose chunks by document and source: the returned ones, else the nearest to the query."""
+    """Choose chunks for each name of a document or source.
+
+    These are the chunks that ``candidates`` returned; if they returned none, the one nearest to the
+    query. Chunks without a vector in ``nodes`` are left out.
+    """
     returned = {item.node for logged in candidates for item in logged.turn.returned}
     query = next((logged.vector for logged in candidates if logged.vector is not None), None)
     cosines: dict[str, dict[str, float]] = {}

@@ -100,7 +100,7 @@ _REGAINED = "namespace %r is answered by what it learned again: feedback no long
 
 @dataclass(frozen=True, slots=True)
 class FeedbackLearner:
-    """Computes the changes that follow from credited turns; it writes nothing."""
+    """Computes the changes that follow from credited turns; writes nothing."""
 
     episodes: EpisodeMemory
     notes: NoteMemory
@@ -115,8 +115,8 @@ class FeedbackLearner:
 
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
-            namespace has learned in the meantime; and which part of the feedback is ignored, if
-            any is.
+            namespace has learned in the meantime; and a note for the receipt on what is ignored or
+            counts less, None if all counts in full.
         """
         state, credited, feedback = assignment.state, assignment.turns, stored.feedback
         note_changes, lost = list[Change](), None
@@ -167,7 +167,14 @@ class FeedbackLearner:
         before: NamespaceModel,
         against: Sequence[float],
     ) -> dict[str, tuple[float, float]]:
-        """Collect evidence on how far past lessons, and each memory, can be trusted."""
+        """Collect evidence on how far past lessons, and each memory, can be trusted.
+
+        Args:
+            read: Reads the documents of the rankings.
+            weighted: The credited turns.
+            before: The model of the namespace before this feedback.
+            against: Weights of credit by unproved givers against others.
+        """
         pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(against)
@@ -176,7 +183,10 @@ class FeedbackLearner:
 
 
 def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
-    """Explain how much of a feedback counts that contradicts other users; None if all of it."""
+    """Explain which share of a feedback counts that contradicts other users; None if all of it.
+
+    Both arguments are the same turns: with their ``full`` weights, and with the ``limited`` ones.
+    """
     given, counted = (sum(item.credit.weight for item in items) for items in (full, limited))
     if given == counted:
         return None
@@ -195,7 +205,7 @@ def _update_ranker(model: NamespaceModel, credited: CreditedTurn) -> NamespaceMo
 
 
 class Lesson:
-    """Changes that one feedback teaches; it reads stores and writes nothing."""
+    """Changes that one feedback teaches; reads stores and writes nothing."""
 
     def __init__(
         self,
@@ -208,10 +218,17 @@ class Lesson:
         *,
         is_corrected: bool,
     ) -> None:
-        """Begin a lesson about the turns of ``assignment``.
+        """Keep the reader and settings, and read the edges of the turns of ``assignment``.
 
-        ``room`` is how many lessons of givers who have not proved right may still count against
-        others; ``is_corrected`` says whether the feedback changes notes.
+        Args:
+            read: Reads what is known.
+            learner: The memories and the prior.
+            settings: Settings, with the knobs of the namespace.
+            assignment: The turns and their credit.
+            user: Who gave the feedback; None for nobody.
+            room: Number of lessons of givers who have not proved right that may still count against
+                others.
+            is_corrected: Whether the feedback changes notes.
         """
         self._read, self._learner = read, learner
         self._settings, self._learning = settings, settings.learning
@@ -239,10 +256,12 @@ class Lesson:
         self._evidence = 1.0
 
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
-        """Add what follows from one turn.
+        """Add the changes that follow from one turn.
+
+        ``baseline`` is the usual outcome of the namespace.
 
         Returns:
-            The turn, with its credit scaled down where it contradicts other users.
+            The turn, with its credit scaled down if it contradicts other users.
         """
         turn, credit, self._evidence = credited.turn, credited.credit, baseline.evidence
         fair = self._share_blame(credited) if credit.outcome < 0 else credit
@@ -275,7 +294,14 @@ class Lesson:
         stated: Mapping[str, float],
         share: float,
     ) -> float:
-        """Limit the share of a turn's credit that counts where it contradicts others, in [0, 1]."""
+        """Return the share of a turn's credit that counts, in [0, 1]; below 1 against other users.
+
+        Args:
+            credited: The turn.
+            known: The stored episode of its question.
+            stated: The credit by node id that the turn would add to the episode.
+            share: Greatest part of the credit of others that one user may contradict.
+        """
         voices = split_voices(known.documents, known.credit_by_user)
         allowed = limit_share(stated, self._user, voices, share, proven=True)
         if allowed == math.inf or self._has_proved_right(credited.turn.namespace):
@@ -294,9 +320,10 @@ class Lesson:
         return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
-        """Scale a credit that rests on the outcome alone by the evidence of outcomes, in [0, 1].
+        """Scale a credit that rests on the outcome alone by ``evidence``, in [0, 1].
 
-        Whoever writes a correction has seen what was wrong.
+        Credit of documents stays as it is, and so does the credit of a feedback with a correction:
+        who writes one has seen what was wrong.
         """
         if credit.documents or self._is_corrected:
             return credit
@@ -321,7 +348,11 @@ class Lesson:
     def _adjust_weights(
         self, credited: CreditedTurn, fair: Credit, baseline: float, evidence: float
     ) -> None:
-        """Add the changes of edge weights and of counts towards new edges."""
+        """Add the changes of edge weights and of counts towards new edges.
+
+        ``fair`` is the credit with the blame shared out; ``baseline`` the usual credit, in [-1, 1];
+        ``evidence`` in [0, 1] scales credit that rests on the outcome alone.
+        """
         learning, turn = self._learning, credited.turn
         credit, fair = (self._weigh_outcome(each, evidence) for each in (credited.credit, fair))
         moves = list[LearnedDelta]()
@@ -343,7 +374,10 @@ class Lesson:
             }
 
     def _learn_pairs(self, turn: Turn, credit: Credit, fair: Credit) -> Iterator[LearnedDelta]:
-        """Yield the changes of edges between pairs; new ones and counts are added."""
+        """Yield the changes of existing edges between pairs; keep new edges and counts for later.
+
+        ``fair`` is the credit with the blame shared out.
+        """
         learning = self._learning
         known = self._known_weights, self._known_counts, learning
         habitual = self._settings.tiers.habitual
@@ -365,9 +399,10 @@ class Lesson:
                 self._counts[edge] = max(0.0, before + count)
 
     def _count_uses(self, credit: Credit, fair: Credit) -> None:
-        """Add successes, passes and reward decay of the documents.
+        """Add successes, times unused and reward decay of the documents.
 
-        A credit of 0 that was only inferred from an answer is not counted as a pass.
+        ``fair`` is the credit with the blame shared out. A credit of 0 that was only inferred from
+        an answer does not count as unused.
         """
         decays = compute_reward_decay(fair) if credit.outcome < 0 else {}
         for node, value in credit.documents.items():
@@ -399,7 +434,11 @@ class Lesson:
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit
     ) -> KeepEpisode | None:
-        """Build the episode that the turn creates or extends; None without credit to keep."""
+        """Build the episode that the turn creates or extends; None without vector or credit.
+
+        ``known`` is the stored episode of the question, None if there is none; ``fair`` is the
+        credit with the blame shared out.
+        """
         turn, credit, vector = credited.turn, credited.credit, credited.vector
         if vector is None or not credit.is_informative:
             return None
@@ -426,7 +465,9 @@ class Lesson:
     ) -> Mapping[str, float]:
         """Return the credit, for the turn's own question, of documents that the answer followed.
 
-        A correction states what would have been right, so nothing is inferred beside it.
+        ``before`` is what the episode of the question has stored; ``fair`` is the credit with the
+        blame shared out. A correction states what would have been right, so nothing is inferred
+        beside it.
         """
         credit = credited.credit
         if credit.outcome < 0 and credit.has_stated_use and not self._is_corrected:
@@ -435,7 +476,7 @@ class Lesson:
         return {node: fair.documents[node] for node, value in credit.documents.items() if value}
 
     def _add_episode(self, change: KeepEpisode) -> None:
-        """Add a turn to its episode; turns that extend one episode are merged."""
+        """Keep the episode of a turn, added to that of an earlier turn with the same question."""
         first = self._episodes.get(change.id)
         if first is not None:
             documents = dict(first.documents)
@@ -450,7 +491,10 @@ class Lesson:
         self._episodes[change.id] = change
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """Return the changes to write; those at nodes that no longer exist are left out."""
+        """Return the changes to write; those at nodes that no longer exist are left out.
+
+        ``cause`` is the id of the feedback.
+        """
         keys = {node: known.key for node, known in self._nodes.items()}
         moves = list[LearnedDelta]()
         for edge, moved in self._moves.items():
@@ -508,7 +552,10 @@ def learn_from_turn(store: Store, settings: LearningSettings, turn: Turn) -> Non
 def _read_edges(
     read: Reader, namespace: str, nodes: Mapping[str, KnownNode], sources: Iterable[str]
 ) -> tuple[dict[EdgeId, float], dict[EdgeId, float]]:
-    """Read weights of learned edges from ``sources`` to ``nodes``, and counts towards new ones."""
+    """Read learned edges from ``sources`` to ``nodes``: weights, and counts towards new edges.
+
+    Both are by edge id, and empty if no source exists.
+    """
     keys = sorted(nodes[node].key for node in sources if node in nodes)
     if not keys:
         return {}, {}
@@ -525,7 +572,10 @@ def _read_edges(
 
 
 def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple[WeightDelta, ...]:
-    """Convert changes of weights to keys of nodes; those of deleted nodes are left out."""
+    """Convert changes of weights from node ids to the ``keys`` of nodes.
+
+    Changes at nodes without a key, which were deleted, are left out.
+    """
     known = dict[str | None, int](keys.items())
     known[None] = _STOP
     return tuple(
@@ -538,7 +588,10 @@ def _to_deltas(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> tuple
 def _to_pairs(
     gained: Mapping[EdgeId, float], keys: Mapping[str, int]
 ) -> tuple[tuple[int, int, EdgeKind, float], ...]:
-    """Convert changes of counts to keys of nodes; those of deleted nodes are left out."""
+    """Convert changes of counts (``gained``, by edge id) to the ``keys`` of nodes.
+
+    Changes of 0, and those at nodes without a key, which were deleted, are left out.
+    """
     return tuple(
         (keys[a], keys[b], _KINDS[kind], count)
         for (a, b, kind), count in gained.items()

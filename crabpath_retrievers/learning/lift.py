@@ -95,6 +95,8 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
     """Compare the returned ranking with the ranking before any lesson, by group of turns.
 
     Documents are compared, not their chunks; notes, and documents that are gone, do not count.
+    ``namespace`` None takes all; ``by`` says how turns are grouped. Groups without judged turns are
+    left out.
 
     Raises:
         InvalidInputError: There is no such grouping.
@@ -164,8 +166,9 @@ def compare_rankings(
 ) -> Iterator[tuple[float, bool]]:
     """Yield the gain of learning on turns, and whether the label is independent of what was shown.
 
-    A label that a document was used favours the ranking that showed it: it counts, as dependent,
-    where the learned ranking answered, and not at all where the other one did.
+    A label that a document was used favours the ranking that showed the document: such a label
+    counts, as dependent, if the learned ranking answered, and not at all if the other one did.
+    Turns that cannot be compared, or whose rankings are equal, are left out.
 
     Yields:
         Differences in [-1, 1], weighted by the feedback: of nDCG, or of the shares of used
@@ -193,7 +196,10 @@ def compare_rankings(
 def _count_drafted(
     teams: Mapping[str, str], known: Mapping[str, AbstractSet[str]], used: AbstractSet[str]
 ) -> tuple[float, float]:
-    """Compute the shares of used documents that the learned and the other ranking drafted."""
+    """Compute the shares of used documents that the learned and the other ranking drafted.
+
+    ``teams`` has the ranking that drafted each node, ``known`` the ids of documents by name.
+    """
     drafted = {document: team for node, team in teams.items() for document in known.get(node, ())}
     found = [drafted.get(document) for document in used]
     count = max(1, len(found))
@@ -205,7 +211,10 @@ def _score_rankings(
     known: Mapping[str, AbstractSet[str]],
     relevant: AbstractSet[str],
 ) -> tuple[float, float]:
-    """Compute the nDCG of both rankings, at the length of the longer one."""
+    """Compute the nDCG in [0, 1] of two rankings, at the length of the longer one.
+
+    ``known`` has the ids of documents by name; ``relevant`` are the right documents.
+    """
     k = max(map(len, rankings))
     first, second = (_compute_ndcg(ids, known, relevant, k) for ids in rankings)
     return first, second
@@ -233,7 +242,7 @@ def _find_documents(read: Reader, names: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _rank_documents(ids: Sequence[str], known: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """List the documents of chunks, each once, in order; unknown chunks are left out."""
+    """List the documents of chunks, each once, in order; chunks not in ``known`` are left out."""
     ranked = (document for node in ids for document in sorted(known.get(node, ())))
     return [*dict.fromkeys(ranked)]
 
@@ -241,7 +250,11 @@ def _rank_documents(ids: Sequence[str], known: Mapping[str, AbstractSet[str]]) -
 def _compute_ndcg(
     ids: Sequence[str], known: Mapping[str, AbstractSet[str]], relevant: AbstractSet[str], k: int
 ) -> float:
-    """Compute nDCG at k (Järvelin & Kekäläinen 2002), in [0, 1]."""
+    """Compute nDCG at k (Järvelin & Kekäläinen 2002), in [0, 1].
+
+    ``ids`` are ranked chunks; ``known`` has the ids of documents by name; ``relevant`` is not
+    empty.
+    """
     ranked = _rank_documents(ids, known)
     discounts = 1.0 / np.log2(np.arange(max(1, k)) + 2.0)
     gains = discounts[[place for place, name in enumerate(ranked[:k]) if name in relevant]]
@@ -254,8 +267,9 @@ def _compare_places(
     """Compare the places that right documents have in what was shown and in the other ranking.
 
     Returns:
-        How many documents either has; how many of them the other places higher, equally, lower and
-        nowhere; and the sum of their gains in reciprocal places.
+        Six numbers: how many right documents either ranking has; how many of these the other
+        ranking places higher, equally, lower, and nowhere; and the sum of their gains in reciprocal
+        places.
     """
     places = [{name: 1 / place for place, name in enumerate(of, 1)} for of in (shown, other)]
     found = [[of.get(name, 0.0) for of in places] for name in right]
@@ -271,7 +285,10 @@ def _compare_places(
 
 
 def _summarize(group: str, labels: str, scores: Floats) -> Lift:
-    """Summarise one group; ``scores`` are of the learned and frozen ranking, shape ``[n, 2]``."""
+    """Summarise one group of turns with the same kind of ``labels``.
+
+    ``scores`` are those of the learned and of the frozen ranking, shape ``[n, 2]``.
+    """
     differences = scores[:, 0] - scores[:, 1]
     learned, frozen = (round(float(mean), 4) for mean in scores.mean(axis=0))
     return Lift(
@@ -300,7 +317,8 @@ def _summarize_places(group: str, rows: Floats) -> ShadowLift:
 def _find_interval(sums: Floats, counts: Floats) -> tuple[float | None, float | None]:
     """Bootstrap the 95 % interval of a mean over turns, by percentiles (Efron & Tibshirani 1993).
 
-    ``sums`` and ``counts``, which are above 0, have shape ``[n]``. None with fewer than 20 turns.
+    The mean is the sum of ``sums`` by the sum of ``counts``, which are above 0; both have shape
+    ``[n]``. With fewer than 20 turns, low and high are None.
     """
     count = len(sums)
     if count < _FEWEST:

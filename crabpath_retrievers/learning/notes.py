@@ -48,12 +48,12 @@ def learn_notes(
     stored: StoredFeedback,
     assignment: CreditAssignment,
 ) -> tuple[list[Change], str | None]:
-    """Compute what feedback changes in the notes of a namespace; it writes nothing.
+    """Compute what feedback changes in the notes of a namespace, without writing it.
 
     Feedback about several turns corrects, and answers, the latest of them.
 
     Returns:
-        The changes, and why a correction is not kept; None if it is, or there is none.
+        The changes; and why a correction is not kept, None if it is kept or there is none.
     """
     credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
     latest, feedback = credited[0], stored.feedback
@@ -128,7 +128,9 @@ def build_entry_inhibitions(
 ) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
 
-    Each weight moves half of the way to -0.6. A document that is an entry itself gets none.
+    ``wrong`` are the ids of the documents; ``namespace`` is a key. Each weight moves half of the
+    way to -0.6. A document gets no edge if it is an entry itself, or if the turn did not return it
+    or has no entry.
     """
     entry_by_node = {item.node: find_entry(turn, item) for item in turn.returned}
     entries = {
@@ -153,7 +155,8 @@ def find_contradicted(
 ) -> list[str]:
     """Find the documents of a turn that a text contradicts in nearly the same words.
 
-    A correction that ranked first is among them: it led the answer.
+    ``vector`` is that of the text, shape ``[d]``; documents without a vector in ``nodes`` are left
+    out. A correction that ranked first is among the found ones: it led the answer.
     """
     ids = [item.node for item in turn.returned]
     known = {node: nodes[node].vector for node in ids if node in nodes}
@@ -189,10 +192,10 @@ class NoteContent:
     Attributes:
         text: The text, 1 to 20,000 characters.
         title: Its title; may be empty.
-        related: Ids of nodes to which it gets an edge.
-        wrong: Ids of nodes to which it gets an inhibitory edge.
-        id: Its id; None derives one from namespace and text, and a correction's question.
-        metadata: Plain values returned with it.
+        related: Ids of nodes to which the note gets an edge.
+        wrong: Ids of nodes to which the note gets an inhibitory edge.
+        id: Its id; None derives one from namespace and text, and from the question of a correction.
+        metadata: Plain values returned with the note.
     """
 
     text: str
@@ -204,9 +207,10 @@ class NoteContent:
 
 
 def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = None) -> str:
-    """Return the id of a note without one: the same text in one namespace is the same note.
+    """Return the id of a note that has none: the same text in one namespace is the same note.
 
-    A correction is of one question: "Ask Petra." corrects the answers to two of them apart.
+    A correction with a ``query`` gets an id for text and question: "Ask Petra." as a correction of
+    two answers is two notes.
     """
     text_id = f"{kind}:{hash_texts(namespace, text)[:24]}"
     if kind != "correction" or not query:
@@ -215,7 +219,10 @@ def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = 
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
-    """Return a fingerprint of a note's content; an equal one means that nothing changed."""
+    """Return a fingerprint of a note; two are equal if nothing of the note has changed.
+
+    ``query`` is the question that the note answers; None without one.
+    """
     targets = (*content.related, "", *content.wrong)
     metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
     return hash_texts(
@@ -236,8 +243,15 @@ def build_note(
 ) -> KeepNote:
     """Build the change that stores a note with the unit vector ``[d]``.
 
-    Queries similar to ``asked`` recall it. ``beside`` are further edges, such as those of
-    :func:`build_entry_inhibitions`; ``feedback`` is the id of the feedback that it comes from.
+    Args:
+        namespace: Namespace of the note.
+        kind: Kind of the note.
+        content: Text, title, edges, id and metadata.
+        vector: Unit vector of the note.
+        authority: Authority of the note.
+        asked: Question that it answers; similar queries recall the note. None without one.
+        beside: Further edges, such as those of :func:`build_entry_inhibitions`.
+        feedback: Id of the feedback that the note comes from; None for a note that was taught.
     """
     query = None if asked is None else asked.query
     node = Node(
@@ -290,9 +304,9 @@ def make_auto_note_id(namespace: str, query: str) -> str:
 def find_closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
     """Return the gate that keeps a question from becoming a note; None if all are open.
 
-    ``novelty``: a similar text exists (cosine of the best hit at least 0.58), or nothing is close
-    at all (at most 0.28), so that the question is off topic. ``short``, ``symbols``, ``blocked``:
-    see :class:`~crabpath_retrievers.config.NoteSettings`.
+    Gates are tried in this order. ``novelty``: a similar text exists (cosine of the best hit at
+    least 0.58), or nothing is close at all (at most 0.28), so that the question is off topic.
+    ``short``, ``symbols``, ``blocked``: see :class:`~crabpath_retrievers.config.NoteSettings`.
     """
     if not turn.novelty.get("novel"):
         return "novelty"
@@ -313,12 +327,13 @@ def build_auto_note(
     settings: NoteSettings,
     feedback: str | None = None,
 ) -> KeepNote | None:
-    """Build the note for a successful answer to a novel question; None if a gate is closed.
+    """Build the note for a successful answer to a novel question; None if there is to be none.
 
-    Question and answer together have at most 20,000 characters: half an answer is none.
-
-    The best seeds of the turn get weak edges to it. It has the vector of its question. ``nearest``
-    is the cosine of the nearest existing note; -1 without any.
+    There is none if the answer is empty, a gate is closed (:func:`find_closed_gate`), question and
+    answer exceed 20,000 characters together (they are not cut), or ``nearest``, the cosine of the
+    nearest note (-1 without any), shows a duplicate. ``vector`` is that of the question;
+    ``feedback`` is the id of the feedback behind the note. The best seeds of the turn get weak
+    edges to the note.
     """
     text, is_known = f"{turn.query}\n{answer.strip()}", nearest >= settings.duplicate_similarity
     if not answer.strip() or len(text) > MAX_NOTE_CHARS or is_known:

@@ -66,8 +66,10 @@ class ParsedOutput(NamedTuple):
 def parse_output(output: Any, depth: int = 0) -> ParsedOutput:
     """Find answer and citations in the output of a chain, graph, agent or model.
 
-    Understands texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
+    Understood are texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
     of LangGraph), pydantic models and dataclasses (structured output), and results of models.
+    Anything else, and what is nested in more than four levels, has neither. ``depth`` is the level
+    of ``output``.
     """
     if isinstance(output, str):
         return ParsedOutput(output.strip() or None)
@@ -84,7 +86,7 @@ def parse_output(output: Any, depth: int = 0) -> ParsedOutput:
 
 
 def _parse_model_result(generations: Any, depth: int) -> ParsedOutput:
-    """Parse the first generation of a model result."""
+    """Parse the first of a model's ``generations``, which lie at level ``depth`` of an output."""
     while isinstance(generations, (list, tuple)) and generations:
         generations = generations[0]
     message = getattr(generations, "message", None)
@@ -94,7 +96,7 @@ def _parse_model_result(generations: Any, depth: int) -> ParsedOutput:
 
 
 def _parse_messages(messages: Sequence[Any]) -> ParsedOutput:
-    """Return the text of the last message, if it is from the model and calls no tool."""
+    """Parse the last message, if it is from the model and calls no tool; others have no answer."""
     last = messages[-1] if messages else None
     if _get_role(last) not in {"ai", "AIMessageChunk", "assistant"} or _has_tool_calls(last):
         return ParsedOutput()
@@ -144,7 +146,7 @@ def _get_text(message: Any) -> str:
 
 
 def _parse_ids(value: Any) -> tuple[str | int, ...]:
-    """Return the citations in a field; whole documents are the context, not citations."""
+    """Return the citations in the value of a field; whole documents in it are not citations."""
     if isinstance(value, str):
         parts = dict.fromkeys((value.strip(), *map(str.strip, value.split(","))))
         return tuple(filter(None, parts))
@@ -307,10 +309,13 @@ def record_said(
     strict: bool,
     **fields: Unpack[FeedbackFields],
 ) -> Receipt | list[Receipt]:
-    """Record a whole feedback, or as :func:`record_outcome`.
+    """Record ``about`` itself if it is a ``Feedback``, else the outcome by :func:`record_outcome`.
+
+    A ``Feedback`` has its outcome and fields itself, so none may be given with it.
 
     Returns:
-        One receipt where ``about`` is of one turn by its type; else one for each turn in a list.
+        One receipt if ``about`` is a ``Feedback``, None, an id, a document or an answer; else a
+        list with one receipt for each turn.
     """
     if isinstance(about, Feedback):
         if outcome is not None or fields:
@@ -342,7 +347,7 @@ NamedDocuments: TypeAlias = dict[str, list[str]]
 
 
 def _collect_turns(about: object) -> dict[str, NamedDocuments]:
-    """Map ids of turns to their documents by name, as far as they are given."""
+    """Map ids of the turns in ``about`` to ids of their documents there, by name."""
     turns: dict[str, NamedDocuments] = {}
     for turn, node, names in _iterate_turns(about):
         known = turns.setdefault(turn, {})
@@ -354,9 +359,11 @@ def _collect_turns(about: object) -> dict[str, NamedDocuments]:
 def select_use(
     fields: FeedbackFields, turn: str | None, turns: Mapping[str, NamedDocuments]
 ) -> FeedbackFields:
-    """Select the fields for one of several turns, with ids, and without use in other turns.
+    """Select the fields of the feedback on one of several turns.
 
-    Names that no turn knows stay: they are looked up or refused when the turn is read.
+    ``turns`` has the named documents of each turn. In ``used`` and ``unused``, names of this turn's
+    documents become ids, names of other turns' documents are dropped, and a field of which nothing
+    is left becomes None. Names that no turn knows stay: they are looked up or refused later.
     """
     own = turns.get(turn or "", {})
     others = set[str]().union(*turns.values()) - own.keys()
@@ -372,7 +379,11 @@ def select_use(
 def _iterate_turns(
     given: object, depth: int = 0, *, said: bool = True
 ) -> Iterator[tuple[str, str, Iterable[str]]]:
-    """Yield ``(turn, document, names)``; texts are turns only where the caller ``said`` them."""
+    """Yield ``(turn id, document id, names)`` for the turns and documents in an object.
+
+    A text is a turn id only if the caller ``said`` it: gave it alone or in a list. Parts below the
+    eighth level (``depth``) are not read.
+    """
     if isinstance(given, (str, UUID)):
         if said:
             yield str(given), "", ()
@@ -385,7 +396,10 @@ def _iterate_turns(
 
 
 def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
-    """List turn, document and names for each document of a turn or answer, or for metadata."""
+    """List ``(turn id, document id, names)`` of a turn, an answer or the metadata of a document.
+
+    A turn itself is listed with an empty document. Anything else gives an empty list.
+    """
     turn = getattr(given, "turn", given)
     if isinstance(turn, Turn):
         nodes = [item.node for item in turn.returned]
@@ -454,7 +468,8 @@ class RetrievedTurn:
     def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
         """Return the ids of the cited documents; None if the citations say nothing.
 
-        Citations of all documents say nothing: some chains list their whole context.
+        They say nothing if they match no document, or all of several: some chains list their whole
+        context.
 
         Args:
             cited: Ids, sources, titles or positions.
@@ -469,7 +484,7 @@ class RetrievedTurn:
         return tuple(name for name in self.ids if name in ids)
 
     def _find_at_positions(self, positions: set[int]) -> set[str]:
-        """Return documents at positions, if it is clear whether they count from 0 or from 1."""
+        """Return the ids at positions; none if they may count from 0 as well as from 1."""
         first, last = min(positions, default=-1), max(positions, default=-1)
         from_zero, from_one = first == 0 and last < len(self.names), first > 0
         if not from_zero and not (from_one and last == len(self.names)):
@@ -478,7 +493,10 @@ class RetrievedTurn:
 
 
 def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
-    """Find the turns of retrieved documents; none if another retriever returned them."""
+    """Find the turns of retrieved documents; none if another retriever returned them.
+
+    ``run_id`` and ``place`` are those of the host's run, for the result.
+    """
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}

@@ -75,9 +75,9 @@ AfterLesson = Callable[[Store, str, int], object]
 
 
 class LearningTally(NamedTuple):
-    """Numbers of waiting feedbacks that one pass applied, refused, or failed to apply.
+    """Numbers of waiting feedbacks that one run applied, refused, or failed to apply.
 
-    Feedback that repeats what its giver has said before counts as refused.
+    Feedback that repeats earlier feedback of its giver counts as refused.
     """
 
     applied: int = 0
@@ -105,14 +105,14 @@ class Recorder:
         after_lesson: AfterLesson | None = None,
         rank_stated: RankStated | None = None,
     ) -> None:
-        """Store feedback in ``store`` and apply it with ``learner``.
+        """Keep the store and ``learner``, and prepare the thread that applies feedback.
 
         Args:
             store: The store with turns and feedback.
             learner: Computes the changes.
             embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
                 them may have no embedder. None if this process has none.
-            after_lesson: Called after each applied feedback.
+            after_lesson: Called after each applied feedback; None for nothing.
             rank_stated: Finds the chunks of documents that a feedback calls relevant or irrelevant,
                 and ranks those that its turn did not return as the turn would have; None if this
                 process cannot search.
@@ -130,11 +130,15 @@ class Recorder:
         self.learns_passively = bool(self._settings.passive_rate or self._settings.skip_penalty)
 
     def record(self, feedback: Feedback, store: Store | None = None) -> Receipt:
-        """Store feedback durably, then apply it; the last word of its giver about a turn counts.
+        """Store feedback durably and apply it as set; a giver's last feedback about a turn counts.
 
         Args:
             feedback: The feedback.
-            store: An open transaction of the store, in which all of it happens; None for one each.
+            store: An open transaction of the store, for all reads and writes; None for a
+                transaction each.
+
+        Returns:
+            The receipt, with what has become of the feedback so far.
 
         Raises:
             StoreError: The feedback could not be stored.
@@ -182,7 +186,7 @@ class Recorder:
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def _embed_correction(self, correction: str) -> Vector | None:
-        """Embed a correction; feedback is stored even if this fails."""
+        """Embed a correction; None if it is empty, and without an embedder or if that fails."""
         if self._embed is None or not correction.strip():
             return None
         try:
@@ -198,8 +202,9 @@ class Recorder:
     def _keep(self, store: Store, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
         """Store feedback; return it as it is stored now, and its receipt so far.
 
-        Other content under an id that its giver has used replaces the former content; so does the
-        same content if the giver has said something else since.
+        Feedback with an id that its giver has used before replaces the earlier content: if the
+        content is another one, or if the giver has given other feedback since. Another giver's
+        feedback gets an id of its own.
         """
         new, name = given.feedback, given.feedback.feedback_id
         ((sequence, namespace, is_new),) = store.apply([given])
@@ -241,7 +246,10 @@ class Recorder:
     def _apply_waiting(
         self, store: Store, limit: int | None, should_stop: Callable[[], bool] = lambda: False
     ) -> LearningTally:
-        """Apply waiting feedback, oldest first, ``limit`` of it at most."""
+        """Apply waiting feedback, oldest first, at most ``limit`` of it; None applies all.
+
+        ``should_stop`` is called before each feedback; True leaves the rest waiting.
+        """
         statuses: list[str] = []
         last = 0
         while True:
@@ -271,9 +279,9 @@ class Recorder:
     def _learn(self, store: Store, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
-        A turn that is not found yet, since another process writes it, is looked for until a second
-        after it was made; meanwhile others learn. An unexpected error leaves the feedback in the
-        queue, for another process or release; this one does not try it again.
+        If its turn is not found yet, since another process writes it, the turn is looked for until
+        a second after it was made; meanwhile other feedback is applied. An unexpected error leaves
+        the feedback in the queue, for another process or release; this process does not try again.
 
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
@@ -285,7 +293,7 @@ class Recorder:
         return receipt
 
     def _try(self, store: Store, stored: StoredFeedback) -> Receipt | None:
-        """Apply one stored feedback; None while its turn may still come."""
+        """Apply one stored feedback; None if its turn is not there, and may still come."""
         current, feedback_id = stored, stored.feedback.feedback_id
 
         @retry_on_conflict
@@ -347,11 +355,11 @@ class Recorder:
     def _replace(
         self, store: Store, stored: StoredFeedback, found: CreditAssignment
     ) -> tuple[list[Reverted], list[Change], str | None]:
-        """Undo what a feedback replaces, and learn from it, within one transaction.
+        """Undo what a feedback replaces (``found.replaced``) and learn from it, in one transaction.
 
         Returns:
-            Undone feedback whose vectors must be deleted; the changes; and which part of the
-            feedback is ignored, or what it takes back, if any.
+            Undone feedback whose vectors must be deleted; the changes; and a note for the receipt
+            on what is ignored or taken back, None if nothing is.
 
         Raises:
             ConflictError: The turns have other feedback in the meantime.
@@ -375,8 +383,8 @@ class Recorder:
     def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
         """Set the weights of edges; they decay and can be undone like learned ones.
 
-        Weights are in [-1, 1], by keys of both ends and kind. Otherwise as
-        :meth:`learn_without_turn`.
+        ``weights`` are in [-1, 1], by keys of both ends and kind. ``feedback`` and the receipt are
+        as for :meth:`learn_without_turn`.
         """
         namespace = str(feedback.namespace)
 
@@ -428,7 +436,7 @@ class Recorder:
         return Receipt(name, "applied")
 
     def learn_passively(self, turn: Turn) -> None:
-        """Learn what a turn teaches without an outcome; an answer never fails for it."""
+        """Learn what a turn teaches without an outcome; an error of the store is only logged."""
         try:
             with limit_waiting(self._time_limit):
                 learn_from_turn(self._store, self._settings, turn)
@@ -448,7 +456,7 @@ class Recorder:
             _log.warning("waiting feedback cannot be applied yet: %s", error)
 
     def catch_up(self) -> None:
-        """Wait for the background thread, and index what was learned if it is enough."""
+        """Wait for the background thread, and index what was learned if there is a batch of it."""
         self._worker.drain()
         self._index_batch()
         self._checked_at = time.monotonic()
@@ -480,7 +488,10 @@ class Recorder:
 
 
 def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
-    """Add what its giver said in former feedback to the present one, see :func:`complete`."""
+    """Add the fields of a giver's ``former`` feedback that the ``given`` one lacks.
+
+    See :func:`complete`. A vector and ranked documents go with the fields.
+    """
     whole = complete(given.feedback, former.feedback)
     if whole == given.feedback:
         return given
@@ -490,7 +501,7 @@ def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
 
 
 def _is_forgotten(store: Store, feedback: Feedback) -> bool:
-    """Whether turn and namespace of feedback are gone: then no log may hold it either."""
+    """Whether the turn of feedback, and its namespace if named, are gone: no log may hold it."""
     turn, space = feedback.turn_id or "", feedback.namespace
     if not may_name_turn(turn) or is_recent_id(turn, WAIT_FOR_TURN):
         return False
@@ -512,13 +523,21 @@ def _are_of_one_turn(store: Store, *given: Feedback) -> bool:
 
 
 def _revise(store: Store, stored: StoredFeedback, given: KeepFeedback) -> StoredFeedback:
-    """Replace the content of stored feedback, which waits again."""
+    """Replace the content of stored feedback by ``given``, and return it; it waits again."""
     store.write(revise_feedback, stored.sequence, stored.feedback, given)
     return store.learned.read_feedback(stored.sequence)
 
 
 def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
-    """Settle feedback as refused or repeated; return the receipt, or that of a faster process."""
+    """Settle feedback as refused or repeated, as the receipt ``why`` says.
+
+    Returns:
+        That receipt, with the note that is stored; or the receipt of another process that settled
+        the feedback before.
+
+    Raises:
+        ConflictError: The feedback was revised in the meantime.
+    """
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)
     with suppress(NotFoundError):  # it is kept where somebody can forget it

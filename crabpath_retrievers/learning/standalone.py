@@ -48,7 +48,10 @@ def read_published_settings(store: GraphStore) -> str | None:
 
 
 def parse_settings(text: str | None) -> Settings:
-    """Parse published settings; missing fields get their defaults, unknown fields are dropped."""
+    """Parse published settings; None gives the defaults.
+
+    Missing fields get their defaults, unknown fields are dropped.
+    """
     data = {} if text is None else json.loads(text)
     default = Settings()
     groups = {name: getattr(default, name) for name in _GROUPS}
@@ -71,10 +74,10 @@ class StandaloneLearner:
         store: GraphStore,
         after_lesson: Callable[[Settings], AfterLesson | None] | None = None,
     ) -> None:
-        """Work on ``store``.
+        """Keep the store to learn in.
 
-        ``after_lesson`` makes from settings the hook that is called after each applied feedback, or
-        None.
+        ``after_lesson`` makes from settings the hook that is called after each applied feedback;
+        None, for itself or as its result, calls nothing.
         """
         self.store, self._after_lesson = store, after_lesson
         self._recorder: tuple[str | None, Recorder] | None = None
@@ -102,10 +105,10 @@ class StandaloneLearner:
         return self.recorder.record(feedback)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
-        """Apply waiting and arriving feedback until ``should_stop`` returns True.
+        """Apply waiting and arriving feedback until ``should_stop`` returns True; return numbers.
 
-        An empty queue is looked at every ``poll`` seconds; a feedback that is being applied is
-        finished.
+        If the queue is empty, it is read again every ``poll`` seconds. Feedback that is being
+        applied is finished first.
         """
         total = LearningTally()
         while not should_stop():
@@ -124,7 +127,10 @@ class StandaloneLearner:
 
 
 def _sleep(seconds: float, should_stop: Callable[[], bool]) -> None:
-    """Sleep in short steps: a signal handler may not touch the locks that longer waits need."""
+    """Sleep until ``seconds`` are over or ``should_stop`` returns True.
+
+    The steps are short: a signal handler may not touch the locks that longer waits need.
+    """
     until = time.monotonic() + seconds
     while not should_stop() and (remaining := until - time.monotonic()) > 0:
         time.sleep(min(_SLEEP_STEP, remaining))

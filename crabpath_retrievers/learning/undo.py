@@ -66,7 +66,13 @@ class LearningHistory:
     def undo_all(
         self, user: str | None, source: str | None, namespace: str | None
     ) -> list[Receipt]:
-        """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
+        """Undo all feedback of one user or source, or of both at once, the latest first.
+
+        See :meth:`CrabPath.undo`. ``namespace`` None undoes it in all.
+
+        Raises:
+            InvalidInputError: Neither user nor source is given.
+        """
         criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace)
         if criteria.user is None and criteria.source is None:
             msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
@@ -76,7 +82,12 @@ class LearningHistory:
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
-        """Undo one feedback; see :meth:`CrabPath.undo`."""
+        """Undo one feedback by its id, or all feedback about one turn; see :meth:`CrabPath.undo`.
+
+        Raises:
+            InvalidInputError: Both or neither are given.
+            NotFoundError: There is no such feedback or turn, or nothing was learned from the turn.
+        """
         if (feedback_id is None) == (turn_id is None):
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
@@ -131,7 +142,8 @@ class LearningHistory:
         ``note`` is the reason that is stored; None leaves the status of the feedback.
 
         Returns:
-            The change; and the vectors, None where it only releases turns, without stored effects.
+            The change; and the vectors, or None if no effects are stored: the change then only
+            makes the turns free for other feedback.
         """
         known = read.learned.get_state(namespace)
         key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)
@@ -158,7 +170,10 @@ class LearningHistory:
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
-        """Store the learned state of a namespace; see :meth:`MemoryNamespaces.snapshot`."""
+        """Store the learned state of a namespace; return the id of the snapshot.
+
+        See :meth:`MemoryNamespaces.snapshot`. ``name`` None stores it without a name.
+        """
         space, label = parse_namespace(namespace), None if name is None else _validate_name(name)
         self.store.flush()  # so that a namespace with its first turn exists
         if not self.store.walk.get_clock(space).key:
@@ -190,8 +205,10 @@ class LearningHistory:
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
         """Find a snapshot by its id, or by its name within its namespace.
 
+        ``namespace`` None finds an id anywhere, and a name in the default namespace.
+
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such snapshot.
         """
         scope = None if namespace is None else parse_namespace(namespace)
         snapshot = parse_text("snapshot", snapshot)

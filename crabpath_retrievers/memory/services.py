@@ -311,6 +311,11 @@ class Services:
         """Count the feedback that waits to be learned from: one look-up in an index."""
         return self.store.learned.count_waiting_feedback()
 
+    def measure_lag(self) -> float:
+        """Measure for how many seconds the oldest waiting feedback has waited; 0 without any."""
+        oldest = self.store.learned.find_oldest_waiting()
+        return 0.0 if oldest is None else max(0.0, time.time() - oldest)
+
     def warn_if_temporary(self) -> None:
         """Warn once that a memory without a path loses its learning when it closes."""
         if self._is_temporary:

@@ -234,7 +234,10 @@ class Evidence:
         information: QueryInformation,
         stretch: float = 1.0,
     ) -> "Evidence":
-        """Look up which words of the query each candidate contains."""
+        """Collect the evidence; look up which words of the query each candidate contains.
+
+        ``support`` and ``inhibition`` are those of the walk.
+        """
         present = information.find_words([hit.head.terms for hit in pool])
         term_weights = present * (information.nats / NATS_PER_UNIT)
         total, words = information.total, information.length
@@ -325,7 +328,10 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
 
 
 def compute_node_features(evidence: Evidence) -> Matrix:
-    """Compute features of the candidates alone, shape ``[n, len(FEATURES)]``; edges give 0."""
+    """Compute features of the candidates by themselves, shape ``[n, len(FEATURES)]``.
+
+    Columns of edges and of other candidates are 0.
+    """
     pool = evidence.pool
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):
@@ -345,9 +351,10 @@ def compute_node_features(evidence: Evidence) -> Matrix:
 
 
 def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
-    """Measure the information, in units of 10 nats, that tells candidates from near twins; ``[n]``.
+    """Measure the information that tells each candidate from its near twins, shape ``[n]``.
 
-    Among near-equal texts the vectors say nothing, and one word of the query decides.
+    Its unit is 10 nats. Among near-equal texts the vectors say nothing, and one word of the query
+    decides. ``matrix`` has the features of the candidates.
     """
     found = np.zeros(len(evidence.pool))
     scores = matrix[:, _COLUMN["similarity"]] + matrix[:, _COLUMN["information"]]

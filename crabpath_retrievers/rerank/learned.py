@@ -99,9 +99,9 @@ class Reliability:
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
 
     def scale_trials(self) -> float:
-        """Factor for the weights of ``USES`` and ``PASSES``, above 0; 1 without evidence.
+        """Return the factor for the weights of ``USES`` and ``PASSES``; 1 without evidence.
 
-        The posterior mean of its logarithm on a grid, under a normal prior around 0.
+        It is above 0. Its logarithm is the posterior mean on a grid, under a normal prior around 0.
         """
         if not self.spoken.keys() & _SCALES.keys():
             return 1.0
@@ -112,7 +112,7 @@ class Reliability:
         return float(np.exp(posterior @ scales / posterior.sum()))
 
     def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Reliability":
-        """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
+        """Return the reliability with the evidence ``amount``, or without it (``sign`` -1)."""
         total = dict(self.spoken)
         for name, (used, known) in amount.items():
             before = total.get(name, _NONE)
@@ -121,9 +121,9 @@ class Reliability:
         return Reliability(kept)
 
     def count_lesson(self, counts: Mapping[str, tuple[float, float]]) -> "Evidence":
-        """Return the evidence of one more lesson: its counts by log-odds, less those it displaces.
+        """Return the evidence of one more lesson: its counts by log-odds, less old ones.
 
-        The displaced counts are those of old blocks; they come back when the lesson is undone.
+        The old ones are counts of earlier blocks; when the lesson is undone, they come back.
 
         Args:
             counts: Counts by log-odds from :func:`count_log_odds`.
@@ -155,10 +155,11 @@ class Reliability:
     def has_lost(self) -> bool:
         """Whether judged turns show that the ranking before any lesson was the better one.
 
-        The wealth of one who bets on each loss is a supermartingale if there is none, so chance
-        ever brings it to 40 with probability 1/40 at most, however often one looks (Ville 1939;
-        the inequality is that of Fan, Grama & Liu 2015, mixed over stakes). Labels that were chosen
-        among what was shown favour what answered, and so can prove its loss, but not its gain.
+        Imagine a player who bets on each loss. If there is none, the player's wealth is a
+        supermartingale, so chance ever brings it to 40 with probability 1/40 at most, however often
+        one looks (Ville 1939; the inequality is that of Fan, Grama & Liu 2015, mixed over stakes).
+        Labels that were chosen among what was shown favour the ranking that answered, and so can
+        prove its loss, but not its gain.
         """
         for name in (_LIFT, _LIFT_SHOWN):
             gained, squared = self.spoken.get(name, _NONE)
@@ -221,7 +222,7 @@ def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibratio
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
     """Return by memory the sums of its support for used documents, and for all of known use.
 
-    Only documents with a credit of their own count.
+    Sums are weighted by the credit of the turn. Only documents with a credit of their own count.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -236,7 +237,7 @@ def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[fl
 
 
 def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
-    """Yield the names under which one returned document counts, each with its strength."""
+    """Yield the names of the counts to which one returned document adds, each with its strength."""
     yield _RETURNED, 1.0
     memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORY_FEATURES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
@@ -253,7 +254,7 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
     """Return as evidence the gains of learning on judged turns: sums of gains and of squares.
 
     Args:
-        differences: nDCG of what was learned minus that before any lesson, in [-1, 1], and whether
+        differences: nDCG of what was learned minus that before any lesson, in [-1, 1]; and whether
             the labels do not depend on what was shown.
     """
     totals: Evidence = {}
@@ -265,7 +266,10 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
 
 
 def get_gain(evidence: Mapping[str, tuple[float, float]]) -> float | None:
-    """Lift that one feedback with independent labels shows; None if they depend on it."""
+    """Return the summed nDCG gain that :func:`count_lift` recorded for one feedback.
+
+    Turns count whose labels do not depend on what was shown; None if there is no such turn.
+    """
     return evidence[_LIFT][0] if _LIFT in evidence else None
 
 
@@ -274,8 +278,9 @@ def count_log_odds(
 ) -> dict[str, tuple[float, float]]:
     """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
 
-    Only documents with a credit of their own count. Of one with past uses or passes, the model is
-    responsible for its share of the trials. ``lessons`` were learned before the feedback.
+    Only documents with a credit of their own count. A document with past uses or passes counts by
+    the model's share of its trials. ``lessons`` is the number of lessons learned before the
+    feedback.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -293,9 +298,10 @@ def count_log_odds(
 def measure_scales(
     turns: Iterable[tuple[Turn, Credit]], weights: Mapping[str, float], calibration: Calibration
 ) -> dict[str, tuple[float, float]]:
-    """Return ``(surprise, all)`` by scale of trials: how badly it predicts the use of documents.
+    """Return ``(surprise, all)`` by scale: how badly that scale of trials predicts use.
 
-    Surprise is minus the logarithm of the likelihood, in nats, of documents with past uses.
+    Surprise is minus the logarithm of the likelihood, in nats, of the use of documents with past
+    uses; all is their weighted number. Empty without such documents.
 
     Args:
         turns: Turns with their credit; only documents with a credit of their own count.
@@ -404,7 +410,11 @@ class Posterior:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], prior: "Posterior") -> "Posterior":
-        """The inverse of :meth:`to_dict`; features of other releases keep their prior."""
+        """Read the posterior from data of :meth:`to_dict`.
+
+        Features that ``data`` does not have keep their ``prior``; features of other releases are
+        dropped.
+        """
         known: Sequence[str] = data["features"]
         stored_mean, triangle = (
             np.frombuffer(b64decode(data[name]), _DOUBLE) for name in ("mean", "precision")

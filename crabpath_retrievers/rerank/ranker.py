@@ -141,9 +141,10 @@ class Ranker:
         return replace(self, weights=weights)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
-        """Order candidates, best first, as indices; fill in their column ``coverage``, which was 0.
+        """Order the candidates ``among`` by relevance, best first, as indices.
 
-        The first ``k`` are chosen greedily for relevance and added information, from ``among``.
+        The first ``k`` are chosen greedily for relevance and added information. The column
+        ``coverage`` of ``matrix``, which was 0, is filled in.
         """
         chosen = np.asarray(among, dtype=np.intp)
         per_unit = self.calibration.slope * self.weights[_COVERAGE]  # of coverage, in log-odds
@@ -155,7 +156,10 @@ class Ranker:
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
-        """Fill in the column ``coverage`` of candidates, given by index in the order of return."""
+        """Fill in the column ``coverage`` of candidates, given by index in the order of return.
+
+        Each gets the information of the query that candidates before it do not contain.
+        """
         terms, again = evidence.weighed_words, evidence.focus
         uncovered = np.ones(terms.shape[1])
         for index in order:
@@ -165,7 +169,8 @@ class Ranker:
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
         """Compute the share of the draws in which candidates are among the best k, by index.
 
-        Coverage is that of the answer; it is not computed again for each draw. Empty without draws.
+        Only the candidates ``among``, given by index, compete. Coverage is that of the answer; it
+        is not computed again for each draw. Empty without draws.
         """
         if self.draws is None or not len(among):
             return {}
@@ -193,11 +198,11 @@ class Ranker:
         """Compute log-odds of relevance, shape ``[n]``, of features ``[n, len(FEATURES)]``.
 
         Past uses and passes for like questions are trials of "this document is relevant", each
-        weighted by how alike the questions are; the calibrated logistic model is the prior mean and
-        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Where there are
-        past uses it is raised until it expects one relevant candidate: of short texts it expects
-        less, and a hundredth of a trial would outweigh it. Then coverage is added, scaled by the
-        model's share of the trials, and inhibition.
+        weighted by how alike the questions are. The calibrated logistic model is the prior mean and
+        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). For past uses,
+        the prior is raised until the model expects one relevant candidate: of short texts it
+        expects less, and a hundredth of a trial would outweigh the model. Coverage is added last,
+        scaled by the model's share of the trials, and inhibition is subtracted.
         """
         odds = self.calibration.apply(matrix @ (self.weights * _IS_LINEAR))
         uses = matrix[:, _USES] @ self.weights[_USES]
@@ -252,11 +257,12 @@ def draft_teams(
 ) -> dict[str, str]:
     """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008), and keep ``k``.
 
-    In each round chance says which of them drafts first; both draft their best document that is
-    left. A user who clicks by place alone thus clicks on as many of either ranking.
+    In each round chance says which ranking drafts first; each drafts its best document that is
+    left. A user who clicks by place alone thus clicks on as many documents of either ranking.
 
     Returns:
-        ``learned`` or ``frozen`` by id, best first; ``both`` where both have it at one place.
+        ``learned`` or ``frozen`` by id, best first; ``both`` for a document that has the same place
+        in both rankings.
     """
     teams: dict[str, str] = {}
     rankings = {"learned": learned, "frozen": frozen}
@@ -313,11 +319,22 @@ def select_within_budget(
     likely: Sequence[bool],
     notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
-    """Select the best k ranked documents that fit into a budget of tokens, as indices, best first.
+    """Select the best k ranked documents that fit into a budget of tokens, as indices.
 
-    After one that does not fit, only ``likely`` relevant ones are kept as far as they fit: others
-    are no substitute. ``notes`` maps a document's index to that of its correction, which stands
-    before it: without the note the document is not kept either, and the two are no duplicates.
+    After a document that does not fit, only ``likely`` relevant ones are kept if they fit: others
+    are no substitute. Duplicates of kept documents, and documents that are gone, are left out.
+
+    Args:
+        heads: The ranked documents, best first.
+        documents: Contents by id of those that still exist.
+        k: Most documents.
+        max_tokens: The budget.
+        characters_per_token: Characters of a token.
+        stretch: Stretch of the embedder's distances.
+        likely: Whether each document is probably relevant.
+        notes: Index of a document's correction, by the index of the document; the correction stands
+            before its document. A document whose correction is not kept is not kept either, and the
+            two are no duplicates.
     """
     kept: list[int] = []
     remaining, is_complete = max_tokens, True
@@ -359,10 +376,16 @@ _DOCUMENT = FEATURES.index("document")
 def select_best_chunks(
     documents: Sequence[str], order: Sequence[int], evidence: Evidence, matrix: Matrix
 ) -> list[int]:
-    """Select the best chunk of each document, as indices, best first.
+    """Select the best chunk of each document, as indices into the pool, best first.
 
-    The query's information in all candidates of a document counts for its best chunk, since a
-    long document answers with all of its text.
+    The column ``document`` of ``matrix`` is filled in for the best chunk: the query's information
+    in all candidates of its document, since a long document answers with all of its text.
+
+    Args:
+        documents: Document of each candidate.
+        order: Indices of the candidates, best first.
+        evidence: The candidates.
+        matrix: Their features.
     """
     chunks: dict[str, list[int]] = {}
     for index in order:
@@ -375,9 +398,9 @@ def select_best_chunks(
 def apply_tag_hints(
     pool: Sequence[Candidate], nodes: Mapping[str, Node], tags: Iterable[str]
 ) -> list[Candidate]:
-    """Set ``hint`` of candidates to 1 where a metadata value is one of the tags.
+    """Set ``hint`` of candidates to 1 if a metadata value is one of the tags.
 
-    Candidates whose node is not known stay as they are.
+    ``nodes`` are the contents by id; candidates without one stay as they are.
     """
     wanted = set(tags)
     return [

@@ -103,14 +103,17 @@ class Candidates:
     """Whether ``order`` is what both rankings drafted."""
 
     def list_corrections(self) -> frozenset[int]:
-        """Indices of the corrections in the pool, which come on top of k documents."""
+        """Return the indices of the corrections in the pool, which come on top of k documents.
+
+        Empty if the query names the candidates itself: corrections are then ranked like documents.
+        """
         if not self.notes or self.query.candidate_ids is not None:
             return frozenset()
         heads = enumerate(hit.head for hit in self.evidence.pool)
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
 
     def separate(self) -> tuple[list[int], Evidence]:
-        """Leave out corrections: indices of all other candidates, and the evidence for these."""
+        """Return the indices of all candidates but corrections, and the evidence for these."""
         notes = self.list_corrections()
         rows = [i for i in range(len(self.evidence.pool)) if i not in notes]
         return rows, self.evidence.select(rows) if notes else self.evidence
@@ -122,17 +125,17 @@ class Ranking:
 
     Attributes:
         found: The candidates.
-        ranker: Of the namespace, or the one before any lesson.
-        features: Of all candidates; those of documents as if there were no corrections.
+        ranker: The ranker of the namespace, or the one before any lesson.
+        features: Features of all candidates; those of documents as if there were no corrections.
         matrix: The features that the ranker scores.
         among: Indices of the candidates that may be returned.
-        spare: Notes that come behind all others, if there is room.
+        spare: Indices of notes that are only returned if other candidates leave room.
         corrections: The note that goes with each corrected candidate.
         better: The version right at the moment of the question, by the index of each other one.
-        order: Best first.
-        propensities: Probability that each is returned, in (0, 1], as far as it is known.
-        documents: Those to return, best first.
-        nodes: Their contents by id; without those that no longer exist.
+        order: Indices, best first.
+        propensities: Probability that each candidate is returned, in (0, 1], as far as it is known.
+        documents: The documents to return, best first.
+        nodes: Contents of these documents by id, without those that no longer exist.
     """
 
     found: Candidates
@@ -150,11 +153,11 @@ class Ranking:
 
 
 class Rankings(NamedTuple):
-    """Documents by both rankings: that before any lesson, and that by what was learned.
+    """Documents by both rankings: the one before any lesson, and the learned one.
 
     Attributes:
-        frozen: Ids by the ranking before any lesson, best first; None where nothing is compared.
-        learned: Ids by the learned ranking, best first; None where these were returned.
+        frozen: Ids by the ranking before any lesson, best first; None if nothing is compared.
+        learned: Ids by the learned ranking, best first; None if these were returned.
         teams: Ranking that drafted each returned document; empty unless both answered.
     """
 
@@ -212,7 +215,7 @@ class DocumentChooser:
     def _order(self, ranking: Ranking) -> None:
         """Order the candidates by relevance and added information, unless a reranker ordered them.
 
-        Candidates below the least probability of relevance that the query sets are left out.
+        Candidates below the least probability of relevance of query and settings are left out.
         """
         found, ranker, matrix = ranking.found, ranking.ranker, ranking.matrix
         if found.order is None:
@@ -246,7 +249,7 @@ class DocumentChooser:
             ranking.order = sorted(ranking.order, key=lambda i: pool[i].head.key not in found.first)
 
     def _drop_deleted(self, ranking: Ranking) -> Ranking:
-        """Leave out what the owner of the vector store has deleted."""
+        """Rank again without documents that the owner of the vector store has deleted, if any."""
         found = ranking.found
         find_existing = found.query.existing_ids or get_owner_lookup(self.index)
         if not (find_existing and ranking.documents):
@@ -269,7 +272,7 @@ class DocumentChooser:
         return self.rank(remaining)
 
     def _drop_repeats(self, ranking: Ranking) -> Ranking:
-        """Leave out documents that say what a better one says, until there are none."""
+        """Rank again without documents that repeat a better one, until there are none."""
         while True:
             found, documents = ranking.found, ranking.nodes
             vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
@@ -307,7 +310,9 @@ class DocumentChooser:
     def compare(self, ranking: Ranking) -> Rankings:
         """Rank the candidates also by the ranking that does not answer, and compare both.
 
-        By chance both draft the answer instead, and it is told which of them each document is from.
+        For a random share of the questions, both draft the answer instead; ``teams`` then says
+        which ranking drafted each document. Nothing is compared if a reranker or a token budget
+        chose, or if the turn is not recorded.
         """
         found, query = ranking.found, ranking.found.query
         chose_otherwise = found.order is not None or query.max_tokens is not None
@@ -341,14 +346,18 @@ class DocumentChooser:
         return Rankings(frozen, learned, draft_teams(learned, frozen, k, rng))
 
     def count_explored(self, found: Candidates) -> int:
-        """Count the places to explore; none where nothing is recorded, or weights are drawn."""
+        """Count the places to explore; 0 if nothing is recorded, or if weights are drawn."""
         query = found.query
         if not query.record or found.explore is not None:
             return 0
         return min(query.k - 1, math.floor(query.k * self.settings.rank.explored_share + 1e-9))
 
     def _fit_budget(self, ranking: Ranking, max_tokens: int) -> None:
-        """Keep documents and spare notes that, with their corrections, fit into ``max_tokens``."""
+        """Reduce ``order`` and ``spare`` of a ranking to the best that fit into ``max_tokens``.
+
+        These are at most k documents, and corrections on top. A document whose correction does not
+        fit is dropped as well.
+        """
         found, query = ranking.found, ranking.found.query
         order = [*ranking.order, *ranking.spare]
         corrections, others = ranking.corrections, found.list_corrections()
@@ -400,11 +409,12 @@ def _choose_notes(ranking: Ranking) -> None:
 def _spare_notes(
     found: Candidates, among: Sequence[int], odds: Floats, corrections: AbstractSet[int]
 ) -> list[int]:
-    """List the notes ``among`` candidates but for the best one, as indices, best first.
+    """List the indices of all notes ``among`` candidates except the best one, best first.
 
     An answer has at most one note before its documents, so that many notes cannot displace them:
-    the latest one taught for this query, else the most likely one. A note in whose place another
-    one goes with a document of the pool is spare, too.
+    the latest one taught for this query; without one, the most likely by ``odds``. ``corrections``
+    are the notes that go with documents. A note is also listed if another correction goes with its
+    document instead.
     """
     pool = found.evidence.pool
     keys = {i: pool[i].head.key for i in among}
@@ -423,7 +433,7 @@ def _choose_versions(ranking: Ranking) -> None:
     """Keep a right version only if the other one is no better answer, by text and feedback.
 
     Near-equal records, such as tickets of one title, are no versions of each other: the question
-    tells which is meant. And feedback that prefers the other one counts.
+    tells which is meant. Feedback that prefers the other version counts as well.
     """
     odds = ranking.ranker.log_odds(_blank(ranking.matrix, _NOT_SAID))
     allowed = set(ranking.among)
@@ -447,8 +457,8 @@ def _put_versions_first(ranking: Ranking) -> None:
 def _explore(ranking: Ranking, explored: int) -> None:
     """Give the last ``explored`` of the k places to drawn candidates.
 
-    Inhibited candidates, and those passed for the same question, are not drawn. Until something is
-    learned, the same question draws the same candidates.
+    Inhibited candidates, and those returned and not used for the same question, are not drawn.
+    Until something is learned, the same question draws the same candidates.
     """
     found, matrix, order = ranking.found, ranking.matrix, ranking.order
     query, pool = found.query, found.evidence.pool
@@ -468,9 +478,9 @@ def _explore(ranking: Ranking, explored: int) -> None:
 
 
 def _return_best(ranking: Ranking) -> None:
-    """Describe the best k, corrections with them, and spare notes where fewer are left.
+    """Describe the best k, their corrections, and spare notes if places are left.
 
-    Their contents are read; those of documents that still exist.
+    The contents of documents that still exist are read.
     """
     found, ranker, matrix, k = ranking.found, ranking.ranker, ranking.matrix, ranking.found.query.k
     chosen = [*ranking.order[:k]]
@@ -512,9 +522,11 @@ def _insert_corrections(
     corrections: Mapping[int, int],
     others: AbstractSet[int],
 ) -> list[int]:
-    """List the best k, each with its correction before it, on top of k.
+    """List the best k indices of ``order``, and the correction of each before it, on top of k.
 
-    A correction that ranks higher by itself stays where it is. ``others`` go with no candidate.
+    ``corrections`` has the note of each corrected candidate. A correction that ranks above its
+    document by itself stays where it is. ``others`` are corrections that go with no candidate; they
+    do not count among k either.
     """
     notes = {*others, *corrections.values()}
     chosen: dict[int, None] = {}
@@ -569,11 +581,11 @@ def describe_returned(
         hit: The document.
         row: Its features, shape ``[len(FEATURES)]``.
         score: Probability of relevance, in [0, 1]; log-odds of the logistic model before
-            calibration; past uses and passes that were counted.
+            calibration; number of past uses and passes that were counted.
         walk: The walk of the turn.
         best: Strongest edge to the document; None without one.
-        propensity: Probability that a draw of the ranker returns it, in [0, 1].
-        superseded_by: Id of a newer version of it.
+        propensity: Probability that the document is returned, in [0, 1]; None if not known.
+        superseded_by: Id of a newer version of the document; None without one.
     """
     path: tuple[PathEdge, ...] = ()
     if visit := walk.visits.get(hit.head.key):
@@ -629,10 +641,15 @@ def extract_wording(text: str) -> list[str]:
 def find_repeats(
     ranked: Sequence[Node], vectors: Mapping[str, Vector], stretch: float = 1.0
 ) -> dict[str, str]:
-    """Find documents with the wording of one that is ranked before them, best first.
+    """Find documents with the wording of one that is ranked before them.
 
-    Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
-    each belongs to one namespace. ``vectors`` are by id, unit length, each of shape ``[d]``.
+    Title and metadata must be equal as well, except metadata on where the text is from. Notes are
+    no repeats: each belongs to one namespace.
+
+    Args:
+        ranked: The documents, best first.
+        vectors: Unit vectors by id, each of shape ``[d]``.
+        stretch: Stretch of the embedder's distances.
 
     Returns:
         The best document of the same wording, by the id of each repeat.
@@ -656,9 +673,9 @@ def find_repeats(
 def find_near(
     names: Iterable[str], vectors: Mapping[str, Vector], stretch: float = 1.0
 ) -> list[str]:
-    """Find the texts that are near enough to any of some texts to repeat it; their ids.
+    """Return the ids of the texts that are near enough to any of ``names`` to repeat it.
 
-    Arguments as for :func:`find_repeats`.
+    Other arguments are as for :func:`find_repeats`. The named texts are among the found ones.
     """
     matrix = np.array([*vectors.values()], dtype=np.float32)
     chosen = np.array([vectors[name] for name in names], dtype=np.float32)
@@ -667,7 +684,7 @@ def find_near(
 
 
 def _describe(node: Node) -> tuple[object, ...]:
-    """Make a key that repeats share: metadata, and the words of title and text."""
+    """Make a key that is equal for repeats: metadata, and the words of title and text."""
     metadata = {key: value for key, value in node.metadata.items() if key not in _LOCATION_KEYS}
     words = (tuple(extract_wording(text)) for text in (node.title, node.content))
     return (json.dumps(metadata, sort_keys=True, default=str), *words)

@@ -50,8 +50,16 @@ def find_corrections(
 ) -> tuple[list[Correction], dict[int, str], Sequence[Candidate], frozenset[int]]:
     """Find the corrections that answer the query, and add them to the pool of candidates.
 
-    A correction is added when a document that it corrects is in the pool, and removed when it was
-    given to another question.
+    A correction is added if a document that it corrects is in the pool, and removed if it was given
+    to another question.
+
+    Args:
+        read: Reads notes.
+        query: The query; if it names the candidates itself, the pool stays as it is.
+        vector: Unit vector of the query.
+        seeds: Result of the first-stage search.
+        pool: The candidates.
+        max_scanned: Most corrections that are read.
 
     Returns:
         The corrections in the pool; the kind of each note by its key; the pool after it; and the
@@ -113,8 +121,8 @@ def _measure_fits(
 ) -> dict[int, float | None]:
     """Measure how well corrections fit the query, by key; None if they belong to another one.
 
-    It is the best similarity, in [-1, 1], of the query to the question that was corrected, to what
-    was wrong and to the text of the note.
+    The fit is the best similarity, in [-1, 1], of the query to the question that was corrected, to
+    what was wrong and to the text of the note.
 
     Args:
         read: Reads vectors of past questions.
@@ -182,18 +190,21 @@ def fits_query(
 ) -> bool:
     """Whether a correction fits a query, rather than belonging to another question.
 
-    Other documents must be less near to the query than the mean of these is: the question that was
-    corrected, what was wrong and the text of the note. They must be so by a margin that grows with
-    how near they were to the question that was corrected: those were no better answers then. A
-    document like the corrected one counts as nearer if only it has some words of the query; a twin
-    with such words is always what is asked for.
+    Let the mean be that of the question that was corrected, of what was wrong and of the text of
+    the note. Other documents must be less near to the query than this mean is, by a margin that
+    grows with how near they were to the corrected question: they were no better answers then. A
+    document like the corrected one counts as nearer if only it has some words of the query. If a
+    near twin of the corrected document has such words, the correction does not fit: the query asks
+    for the twin.
 
     Args:
-        mean: Similarity of the query to that mean.
-        similar: Its similarity to each document of the pool, shape ``[n]``.
-        expected: Similarity of the corrected question to each, or of what stands for it; ``[n]``.
-        wrong: Which of them the correction is about, shape ``[n]``.
-        alike: Similarity of each to what it corrects, shape ``[n]``.
+        mean: Similarity of the query to the mean.
+        similar: Similarity of the query to each document of the pool, shape ``[n]``.
+        expected: Similarity of each document to the corrected question, or to what stands for it;
+            ``[n]``.
+        wrong: Which documents the correction is about, shape ``[n]``.
+        alike: Similarity of each document to the corrected ones, or to the one that stands for
+            them; shape ``[n]``.
         known: Which words of the query are in the corrected question, in the note or in what it
             corrects, shape ``[Q]``.
         has: 1 for each word of the query that a document has, else 0; shape ``[n, Q]``.
@@ -210,7 +221,11 @@ def fits_query(
 
 
 def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
-    """Compute the similarity of a query to the mean of some texts."""
+    """Compute the similarity of a query to the mean of some texts.
+
+    ``vectors`` are those of the texts, ``similar`` their similarities to the query, and ``stretch``
+    is that of the embedder's distances.
+    """
     rows = stack_vectors(vectors)
     length = float(stretch_cosine(rows @ rows.T, stretch).sum())
     return sum(similar) / math.sqrt(max(1.0, length))
@@ -253,7 +268,7 @@ def choose_corrections(
     """Choose the one note that goes with each corrected document, by key of the document.
 
     Of several notes about one question the latest counts; of notes about different questions the
-    one that fits the query best.
+    one with the highest ``odds``, which are by key of the note. Notes without odds are left out.
     """
     latest: dict[int, dict[str | int, int]] = {}
     for item in corrections:
@@ -269,7 +284,8 @@ def choose_corrections(
 def mark_corrections(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
     """Return the notes among some nodes; the text of a correction says what it corrects.
 
-    If a document that it corrects has got another text since, text and metadata say so, too.
+    If a document that a correction is about has got another text since, text and metadata of the
+    correction say so, too.
     """
     notes = {key: node for key, node in nodes.items() if not node.document}
     if any(node.metadata.get("note") == "correction" for node in notes.values()):
@@ -292,8 +308,9 @@ _MARKS = re.compile(rf'\A(?:Correction(?: of the answer to "[^"\n]*")?(?:{_OUTDA
 def mark_correction(text: str, question: str | None, *, outdated: bool) -> str:
     """Put a line before the text of a correction that says what it corrects, for hosts.
 
-    Hosts drop metadata. If the text begins with such a line, as text copied from an answer does,
-    that is replaced.
+    Hosts drop metadata. If the text begins with such a line already, as text copied from an answer
+    does, that line is replaced. ``question`` is the corrected one; None if it is not known.
+    ``outdated`` says that the document was changed since.
     """
     text = f"{_OUTDATED if outdated else ''}:\n{_MARKS.sub('', text)}"
     if question is None:

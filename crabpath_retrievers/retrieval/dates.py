@@ -70,7 +70,11 @@ _SEPARATORS = re.compile(r"[\s()\[\],.:;_\u2013\u2014]+|(?<=\w)-(?=\w)")
 def _read_first(
     metadata: Mapping[str, Any], keys: Sequence[str], *, last: bool = False
 ) -> datetime | None:
-    """Read the first date among metadata; a value that is no date is logged and ignored."""
+    """Read the first date among ``keys`` of metadata; None without one.
+
+    A value that is no date is logged and ignored. ``last`` takes the end of a day, month or year,
+    instead of its begin.
+    """
     for key in keys:
         if (value := metadata.get(key)) in (None, ""):
             continue
@@ -88,7 +92,10 @@ def _warn_once(key: str, shown: str) -> None:
 def _read_span(
     metadata: Mapping[str, Any], settings: DateSettings
 ) -> tuple[datetime | None, datetime | None]:
-    """Read from when, and until when, a document is valid; the last day counts whole."""
+    """Read from when, and until when, a document is valid; the last day counts whole.
+
+    Either is None if the metadata do not say it.
+    """
     end = _read_first(metadata, settings.end, last=True)
     return _read_first(metadata, settings.begin), end
 
@@ -129,15 +136,15 @@ def date_candidates(
 def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, int]]:
     """Find pairs of a document and another candidate that may be a version of it.
 
-    Both are near each other, and the candidate has every word of the query that the document has:
-    they do not differ in what the question names.
+    The two are near each other, and the candidate has every word of the query that the document
+    has: they do not differ in what the question names.
 
     Args:
-        dated: Ids of candidates.
+        dated: Ids of candidates that have a date.
         evidence: The candidates.
 
     Returns:
-        Indices into the pool, nearest first, with at most 120 other candidates.
+        Indices into the pool, nearest pair first, with at most 120 other candidates.
     """
     pool = evidence.pool
     places = {hit.head.id: place for place, hit in enumerate(pool)}
@@ -172,16 +179,17 @@ def choose_versions(
 ) -> dict[int, Version]:
     """Choose the version valid at the moment of a question, by the index of each other version.
 
-    Versions have one title, but for the year of their own dates in it, and different texts and
-    dates. The latest that was valid at the moment is the right one.
+    Versions have equal titles, except for the year of their own dates in them, and different texts
+    and dates. The latest version that was valid at the moment is the right one. Empty if the
+    question names several years.
 
     Args:
         pairs: Indices of candidates near each other.
         nodes: Contents of the candidates; None where unknown.
         settings: Keys of metadata.
-        as_of: The moment; None for the one that the question names, or now. A year that both
-            texts have says what they are about, and not when.
-        asked: The question; one that names several years asks for no version.
+        as_of: The moment; None for the one that the question names, or now. A year that both texts
+            contain is their topic and no moment.
+        asked: The question.
     """
     now = datetime.now(timezone.utc)
     named = [] if as_of else find_moments(asked)
@@ -210,7 +218,7 @@ def choose_versions(
 def _read_dates(
     places: Iterable[int], nodes: Sequence[Node | None], settings: DateSettings
 ) -> dict[int, _DatedText]:
-    """Select the known texts at these places that say from when they are valid."""
+    """Select the known texts at these places that say from when they are valid, by place."""
     found = dict[int, _DatedText]()
     for place in places:
         if node := nodes[place]:
@@ -221,7 +229,7 @@ def _read_dates(
 
 
 def _are_versions(one: _DatedText, other: _DatedText) -> bool:
-    """Whether texts of different dates differ, and have one title apart from the year in it."""
+    """Whether two texts differ in date and content, and have one title apart from the year."""
     (first, own, _), (second, begin, _) = one, other
     name = _shorten(first.title, own) if own != begin and first.content != second.content else ""
     return bool(name) and name == _shorten(second.title, begin)
@@ -230,9 +238,9 @@ def _are_versions(one: _DatedText, other: _DatedText) -> bool:
 def find_moments(asked: str) -> list[datetime]:
     """Find the last moments of the years, months and days that a question names, one a year.
 
-    "Before 2022" ends with 2021; "since 2022" names no moment. A year alone is one after a
-    preposition or at the end: "a trip of 2020 kilometres", "room 2020" and "Tokyo 2020: …" are not.
-    Nor is any in a question about now.
+    "Before 2022" ends with 2021; "since 2022" names no moment. A year alone counts after a
+    preposition or at the end of the question, or if several years are named: "a trip of 2020
+    kilometres", "room 2020" and "Tokyo 2020: …" name none. Nor does a question about now.
     """
     words = [
         word.strip("()[]?!,;:\"'\u201e\u201c\u201d") for word in asked[:_LONGEST_QUESTION].split()
@@ -260,7 +268,7 @@ def find_moments(asked: str) -> list[datetime]:
 
 
 def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:
-    """Whether all texts name the year of a moment, which is not that of the first one's date."""
+    """Whether all texts contain the year of a moment, and the date ``own`` is of another year."""
     year = str(moment.year)
     return own.year != moment.year and all(
         year in _DIGITS.findall(f"{node.title} {node.content}") for node in texts
@@ -268,7 +276,7 @@ def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:
 
 
 def _shorten(title: str, dated: datetime) -> str:
-    """Remove separators, and the year of the document's own date, from a title."""
+    """Remove separators, and the year of the date ``dated`` or one beside it, from a title."""
 
     def drop(found: re.Match[str]) -> str:
         return "" if abs(int(found[1]) - dated.year) <= 1 else found[0]

@@ -134,7 +134,7 @@ class EpisodeMemory(NamespaceCollections):
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
     ) -> None:
-        """Read ``store``, with collections in the store of ``index``; None scans rows."""
+        """Keep the store, and ``index`` for collections of vectors; None scans rows instead."""
         super().__init__(index, "episodes")
         self._store, self._settings = store, settings
         self._vectors: dict[int, _CachedVectors] = {}
@@ -143,7 +143,10 @@ class EpisodeMemory(NamespaceCollections):
         self._lock = threading.Lock()
 
     def recall(self, read: Reader, question: EpisodeQuery, clock: Clock) -> list[PastTurns]:
-        """Recall the turns of the nearest queries, nearest first."""
+        """Recall the past turns of the queries nearest to a question, nearest first.
+
+        Queries that have next to nothing in common with the question are left out.
+        """
         information = _word_information(question)
         total = sum(information.values())
         nearest = self.near(read, question.vector, clock)
@@ -171,7 +174,18 @@ class EpisodeMemory(NamespaceCollections):
         total: float,
         text: str,
     ) -> tuple[float, float, float]:
-        """Weigh an episode as of the same and of a similar query; also return the similarity."""
+        """Weigh an episode as one of the same and of a similar query; also return the likeness.
+
+        Args:
+            episode: The episode.
+            similarity: Similarity of its query to the question.
+            information: Information of the question's words, in nats.
+            total: Sum of that information.
+            text: The question.
+
+        Returns:
+            Three numbers in [0, 1]: both weights, and the mean of similarity and overlap of words.
+        """
         settings, past = self._settings, _get_words(episode.query)
         shared, overlap = _compare_words(information, total, past)
         same = max(
@@ -189,7 +203,7 @@ class EpisodeMemory(NamespaceCollections):
     def near(self, read: Reader, vector: Vector, clock: Clock) -> list[tuple[StoredEpisode, float]]:
         """Find the nearest episodes of a namespace with their similarities, nearest first.
 
-        A vector of zeros has none.
+        If ``vector`` is zero, there are none.
         """
         if not vector.any():
             return []
@@ -223,7 +237,10 @@ class EpisodeMemory(NamespaceCollections):
     def search_ahead(
         self, read: Reader, clock: Clock, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search at once for the episodes nearest to several queries, asked in the block."""
+        """Search for the episodes nearest to several queries at once, if they are in an index.
+
+        Queries asked in the block then use the results.
+        """
         if not self.available or self._read_vectors(read, clock).blocks is not None:
             return nullcontext()
         own = self.of(clock.key)
@@ -260,7 +277,10 @@ class EpisodeMemory(NamespaceCollections):
         ids: Sequence[str],
         new: Sequence[str],
     ) -> _CachedVectors:
-        """Extend cached vectors to the episodes ``ids``; those of ``new`` ones are read."""
+        """Add the vectors of the episodes ``new`` to cached ones, and drop those not in ``ids``.
+
+        ``version`` and ``namespace`` are those of the result.
+        """
         added = read.learned.episode_vectors(namespace, new)
         blocks, rows = list(cached.blocks or ()), cached.rows.copy()
         if len(ids) < len(rows) + len(new):  # some were deleted
@@ -287,7 +307,10 @@ class EpisodeMemory(NamespaceCollections):
     def find_episode(
         self, read: Reader, namespace: str, clock: Clock, query: str
     ) -> StoredEpisode | None:
-        """Find the episode of a query, which may be written with other capitals and marks."""
+        """Find the episode of a query; None without one.
+
+        Capitals and marks of the query do not matter.
+        """
         if not (clock.learned or clock.notes):
             return None
         found = read.learned.episodes(clock.key, [hash_question(namespace, query)])
@@ -297,7 +320,8 @@ class EpisodeMemory(NamespaceCollections):
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.
 
         An embedded Chroma takes 30 ms, for one episode or for a hundred. Vectors of episodes that
-        maintenance has deleted are deleted, too. A process without the index leaves it to others.
+        maintenance has deleted are deleted, too. A process without the index does nothing: another
+        one indexes.
         """
         if not self.has_index:
             return
@@ -336,29 +360,30 @@ def score_turns(
     information: QueryInformation,
     stretch: float,
 ) -> dict[str, EpisodeScore]:
-    """Compute uses and passes of candidates, by node id, as far as they carry over to the query.
+    """Compute uses and passes of candidates, by node id, as far as they apply to the query.
 
-    A use says less where the current query asks for something else: for words that the past one
-    lacks, that the document lacks too, and that texts like it have. Words of the past query that
-    the document lacked in the same way, and was used all the same, excuse twice as many. Nothing
-    excuses another name: words of a title that the current query has whole, in place of words of
-    the document's own title, which the past query had; or a number or capitalised word in place of
-    a word of the document. A pass says less where the current query has the document's title, or
-    such a name that the document has, and the past one had not.
+    A pass is a return of a document that was not used. A use says less if the current query asks
+    for something else: for words that the past query lacks, that the document lacks too, and that
+    texts like it have. Words of the past query that the document lacked in the same way, and was
+    used all the same, excuse twice as many. Nothing excuses another name: words of a title that the
+    current query has whole, instead of words of the document's own title, which the past query had;
+    or a number or capitalised word instead of a word of the document. A pass says less if the
+    current query has the document's title, or such a name that the document has, and the past query
+    had not.
 
-    Both say less where one document has overtaken another, as :func:`_weigh_steps` finds. A pass
-    does so, too, where the current query has new words that the passed document has and the used
+    Uses and passes say less if one document has overtaken another, as :func:`_weigh_steps` finds. A
+    pass also says less if the current query has new words that the passed document has and the used
     one lacks.
 
-    What a use does not say about its document it says about the counterparts of it: the page of
-    this product that is to this question what the document was to the past one.
+    As far as a use does not count for its document, it counts for the document's counterparts: the
+    page of this product that is to this question what the document was to the past one.
 
     Args:
         recalled: Turns of past queries.
         heads: The candidates; other documents get no score.
         question: The current query.
-        information: Its words and the words of the past queries, with their information.
-        stretch: Of the embedder.
+        information: Words of the current and the past queries, with their information.
+        stretch: Stretch of the embedder's distances.
     """
     if not (heads and recalled):
         return {}
@@ -470,7 +495,10 @@ def _carry_words(
 
 
 def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
-    """Mark which texts have which words: 1 or 0, shape ``[n, W]``; words by their columns."""
+    """Mark which texts have which words: 1 or 0, shape ``[n, W]``.
+
+    ``texts`` are sets of words; ``places`` has the column of each word.
+    """
     marked = np.zeros((len(texts), len(places)))
     for row, text in zip(marked, texts, strict=True):
         row[[places[word] for word in places.keys() & text]] = 1.0
@@ -478,7 +506,10 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
 
 
 def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
-    """Find words of a question that name something: with digits, or capitals after the first."""
+    """Find words of a question that name something: with digits, or capitals after the first.
+
+    ``text`` is the question, and ``words`` are its words.
+    """
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
@@ -489,11 +520,15 @@ def _weigh_steps(
     """Compute an exponent for how far each text has overtaken each used one, shape ``[U, n]``.
 
     A text overtakes a used one if it is farther from the past query and nearer to the current one.
-    The exponent grows with the cosine between the step from the used text to it and that from the
-    past query to the current one; it is high where one word makes both steps, however small.
+    The exponent grows with the cosine between two steps: from the used text to the other, and from
+    the past query to the current one. It is high where one word makes both steps, however small.
 
-    ``past``, ``query`` and ``shift`` are similarities to these queries, of the texts ``[n]`` and of
-    each other; ``near`` are those of the texts to the used ones, shape ``[U, n]``.
+    Args:
+        past: Similarity of each text to the past query, shape ``[n]``.
+        query: Similarity of each text to the current query, shape ``[n]``.
+        near: Similarity of each text to the used ones, shape ``[U, n]``.
+        used: Indices of the used texts.
+        shift: Similarity of both queries.
     """
     before, now = past[used, None] - past, query - query[used, None]
     lengths = 2.0 * np.sqrt(np.maximum(_TINY, (1.0 - near) * (1.0 - shift)))
@@ -505,18 +540,19 @@ def _weigh_steps(
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
     """Compute how far each text is to the current query what a used one was to a past query.
 
-    The sought vector is that of the text, plus that of the query, less that of the past one, as
-    words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts share it.
+    The sought vector is that of the used text, plus that of the current query, less that of the
+    past query, as words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts
+    share the result.
 
     Args:
-        text: Similarity of each text to that text, shape ``[n]``.
+        text: Similarity of each text to the used one, shape ``[n]``.
         query: Similarity of each text to the current query, shape ``[n]``.
         past: Similarity of each text to the past query, shape ``[n]``.
-        row: The text that was used for the past query.
+        row: Index of the used text.
         shift: Similarity of both queries.
 
     Returns:
-        Shares, shape ``[n]``, whose sum is at most 1: less where no text is near.
+        Shares, shape ``[n]``, whose sum is at most 1: less if no text is near.
     """
     squared = 3.0 + 2.0 * (query[row] - past[row] - shift)  # length of the sought vector
     near = (text + query - past) / math.sqrt(max(_EQUAL, squared))
@@ -555,10 +591,15 @@ def _compare_words(
 ) -> tuple[float, float]:
     """Compute the share of a query's information in a past query, and their overlap, in [0, 1].
 
-    For the share the total counts as at least 15 nats, so that queries with little information
-    share less. The overlap is the geometric mean of the shares of their words that both have; the
-    words of the query count by their information, so that phrases that many questions use make
-    none alike.
+    For the share, the total counts as at least 15 nats, so that queries with little information
+    share less. The overlap is the geometric mean of two shares of common words: among the words of
+    the past query, by number; among those of the query, by information, so that phrases that many
+    questions use make no questions alike.
+
+    Args:
+        information: Information of the query's words, in nats.
+        total: Sum of that information.
+        words: Words of the past query.
     """
     both = words & information.keys()
     if not both:
@@ -582,12 +623,15 @@ class NoteMemory(NamespaceCollections):
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: NoteSettings
     ) -> None:
-        """Read ``store``, with collections in the store of ``index``; None scans rows."""
+        """Keep the store, and ``index`` for collections of vectors; None scans rows instead."""
         super().__init__(index, "notes")
         self._store, self._settings = store, settings
 
     def near(self, read: Reader, vector: Vector, clock: Clock) -> dict[str, float]:
-        """Find the notes of a namespace nearest to a query: similarities by id, nearest first."""
+        """Find the notes of a namespace nearest to a query: similarities by id, nearest first.
+
+        If ``vector`` is zero, there are none.
+        """
         if not (clock.notes and vector.any()):
             return {}
         notes = self._read_candidates(read, vector, clock)
@@ -603,7 +647,7 @@ class NoteMemory(NamespaceCollections):
         return read.notes.near(clock.key, ids, self.get_probation_start(clock))
 
     def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Select the ids of notes whose probation has ended."""
+        """Select those of ``ids`` that are notes whose probation has ended without a use."""
         automatic = (
             [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
         )
@@ -612,14 +656,14 @@ class NoteMemory(NamespaceCollections):
         return read.notes.find_expired(clock.key, automatic, self.get_probation_start(clock))
 
     def get_probation_start(self, clock: Clock) -> int:
-        """The turn from which notes on probation must have been used to be found."""
+        """Return the number of the turn since which a note on probation must have been used."""
         # The clock counts the turns before this one.
         return clock.turn + 1 - self._settings.probation_turns
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new notes once there are ``minimum`` of them; until then their rows are scanned.
 
-        A process without the index leaves it to others.
+        A process without the index does nothing: another one indexes.
         """
         if not self.has_index or self._store.notes.count_unindexed() < minimum:
             return

@@ -155,7 +155,7 @@ class Explanation:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
-        """The explanation behind data of :meth:`to_dict`, also where they went through JSON."""
+        """Make the explanation from data of :meth:`to_dict`, also if they went through JSON."""
         turn = {name: value for name, value in data["turn"].items() if name != "follow_log"}
         reasons = tuple(_to_reason(item) for item in data["documents"])
         return cls(Turn.from_dict(turn), reasons, dict(data["titles"]))
@@ -204,8 +204,10 @@ def explain_turn(
 ) -> Explanation:
     """Explain a recorded turn, given by its id or the host's run; only the graph store is read.
 
+    ``namespace`` None looks in all.
+
     Raises:
-        NotFoundError: There is no such turn in the namespace; None looks in all.
+        NotFoundError: There is no such turn.
     """
     scope = None if namespace is None else parse_namespace(namespace)
     turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
@@ -225,7 +227,7 @@ def build_explanation(
 ) -> Explanation:
     """Explain a turn by its record and the ranker's weights.
 
-    ``moves`` is the feedback that changed its edges, newest first.
+    ``titles`` are by node id; ``moves`` has the feedback that changed each edge, newest first.
     """
     reasons = []
     for item in turn.returned:
@@ -246,7 +248,10 @@ def build_explanation(
 
 
 def _list_contributions(item: ReturnedDocument, ranker: Ranker) -> dict[str, float]:
-    """List the log-odds that each feature of a document adds; past turns add the rest."""
+    """List the log-odds that each feature of a document adds.
+
+    Past uses and passes are one entry, ``past_uses``: the rest of the document's log-odds.
+    """
     features = item.features
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
     weights["inhibition"] -= ranker.inhibition
@@ -260,7 +265,10 @@ def _list_contributions(item: ReturnedDocument, ranker: Ranker) -> dict[str, flo
 
 
 def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[str]:
-    """Describe the route to a document by its edges; or that search found it, and its best edge."""
+    """Describe the route to a document as lines: the edges that led to it, each with its changes.
+
+    Without a route it says that search found the document, and names its strongest edge.
+    """
     if reason.path:
         lines = [titles.get(reason.path[0].source) or reason.path[0].source]
         for edge in reason.path:

@@ -62,7 +62,10 @@ class NamespaceModel:
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "NamespaceModel":
-        """The inverse of :meth:`to_json`; None gives the model before any feedback."""
+        """Read the model from text of :meth:`to_json`; None gives the model before any feedback.
+
+        ``prior`` is the posterior before any feedback.
+        """
         if text is None:
             return cls(prior)
         data = json.loads(text)
@@ -71,7 +74,7 @@ class NamespaceModel:
 
     @staticmethod
     def read_trust(text: str | None) -> Reliability:
-        """Read the reliability of a namespace's memories from the JSON of its model."""
+        """Read the reliability of memories from a model as JSON; None is before any feedback."""
         return Reliability() if text is None else _parse_trust(json.loads(text))
 
     def weights(self, drawn: Floats | None = None) -> Floats:
@@ -79,7 +82,10 @@ class NamespaceModel:
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
-        """Update the model by one feedback on returned documents, as :meth:`Posterior.update`."""
+        """Update the model by one feedback on returned documents.
+
+        Arguments are those of :meth:`Posterior.update`.
+        """
         scaled = self._scale_memories(matrix)
         trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
         scaled[:, _TRIALS] = 0.0
@@ -103,9 +109,9 @@ class NamespaceModel:
         return weights
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
-        """Return the model without the effect of one feedback.
+        """Return the model without the ``effects`` of one feedback.
 
-        ``later`` are the outcomes learned after it that are still in effect.
+        ``later`` are the outcomes learned after that feedback that are still in effect.
         """
         baseline = self.baseline
         for outcome in reversed(effects.outcomes):
@@ -131,7 +137,7 @@ class NamespaceModels:
         ranker: Ranker,
         settings: Settings,
     ) -> None:
-        """Rank by what namespaces have learned; ``ranker`` is the shipped prior."""
+        """Keep the memories of namespaces, and ``ranker``, the shipped prior."""
         self._episodes, self._ranker = episodes, ranker
         self._notes = notes
         self._settings = settings.learning
@@ -149,7 +155,7 @@ class NamespaceModels:
     ) -> Ranker:
         """Make the ranker with the weights that a namespace has learned.
 
-        ``explore`` draws them from their distribution; None gives the mean.
+        ``explore`` draws weights from their distribution; None takes their mean.
         """
         if explore is not None:
             return self._draw_ranker(read, namespace, explore)
@@ -179,14 +185,14 @@ class NamespaceModels:
         self._episodes.reopen()
 
     def _draw_ranker(self, read: Reader, namespace: str, rng: np.random.Generator) -> Ranker:
-        """Draw a ranker for exploration (Thompson 1933), with further draws for propensities."""
+        """Draw a ranker for exploration (Thompson 1933) by ``rng``, with draws for propensities."""
         model = self._load(namespace, read.learned.get_state(namespace).model)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         calibration = model.trust.calibrate()
         return replace(self._ranker, weights=weights[0], draws=weights[1:], calibration=calibration)
 
     def _load(self, namespace: str, text: str | None) -> NamespaceModel:
-        """Load the model of a namespace; a damaged one gives the prior, so that answers go on."""
+        """Read the model of a namespace from JSON; None or a damaged one gives the prior."""
         try:
             return NamespaceModel.from_json(text, self.prior)
         except Exception as error:
@@ -197,13 +203,19 @@ class NamespaceModels:
     def search_ahead(
         self, read: Reader, namespace: str, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search at once for the past turns of several questions, asked in the block."""
+        """Search for the past turns of several questions at once.
+
+        Questions asked in the block then use the results.
+        """
         return self._episodes.search_ahead(read, read.walk.get_clock(namespace), vectors)
 
     def recall(
         self, read: Reader, question: EpisodeQuery, clock: Clock
     ) -> tuple[list[PastTurns], list[str]]:
-        """Recall turns of past queries with the documents used, and ids of the nearest notes."""
+        """Recall turns of past queries with the documents used, and ids of the nearest notes.
+
+        Notes whose probation has ended are left out of both.
+        """
         recalled = self._episodes.recall(read, question, clock) if self._settings.episodes else []
         if not clock.notes:
             return recalled, []
@@ -217,11 +229,14 @@ class NamespaceModels:
         return kept if expired else recalled, [node for node in near if node not in expired]
 
     def find_expired(self, read: Reader, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Select the ids of notes whose probation has ended."""
+        """Select those of ``ids`` that are notes whose probation has ended without a use."""
         return self._notes.find_expired(read, ids, clock)
 
     def add_usage(self, read: Reader, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
-        """Set ``usage``, ``decayed`` and ``shown`` of candidates from their past use."""
+        """Copy the candidates in ``pool``, with ``usage``, ``decayed`` and ``shown`` set.
+
+        The three are counted from past turns; documents without any keep their values.
+        """
         if not self._settings.usage:
             return list(pool)
         known = self._usage.get_rows(
@@ -244,7 +259,10 @@ class NamespaceModels:
     def list_tried_actions(
         self, read: Reader, vector: Vector, clock: Clock, task: str | None
     ) -> Sequence[ActionStatistics]:
-        """List the success of actions in a query's region; empty if nothing was learned."""
+        """List the success of actions in a query's region; empty if nothing was learned.
+
+        ``task`` is the type of task; None for all types together.
+        """
         if not clock.learned or not self._settings.regions:
             return ()
         own = self._regions, self._region_settings

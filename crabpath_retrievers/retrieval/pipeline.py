@@ -84,7 +84,7 @@ class Reranker(Protocol):
     def steps(
         self, query: str, nodes: Sequence[Node], callbacks: Any = None
     ) -> Operations[Sequence[str]]:
-        """Order candidates, given in our order, without notes; return their ids, best first."""
+        """Order ``nodes``, given best first and without notes; return their ids, best first."""
 
 
 class _Attempt(NamedTuple):
@@ -97,7 +97,7 @@ class _Attempt(NamedTuple):
     latency: dict[str, float]
 
     def note_time(self, stage: str, begin: float) -> None:
-        """Add the milliseconds of a stage that began then, on the clock of ``perf_counter``."""
+        """Add the milliseconds of a stage since ``begin``, a time of ``perf_counter``."""
         self.latency[stage] = round((time.perf_counter() - begin) * 1000, 3)
 
 
@@ -123,9 +123,9 @@ class RetrievalPipeline:
     def steps(
         self, text: str, options: QueryOptions, read: Reader | None = None
     ) -> Operations[Answer]:
-        """Answer a question, and record the turn.
+        """Answer the question ``text``, and record the turn.
 
-        Everything is read by ``read``; None is a reader of the store, or of its replica.
+        ``read`` does all reading; None takes a reader of the store, or of its replica.
 
         Raises:
             InvalidInputError: An option cannot be used.
@@ -144,7 +144,10 @@ class RetrievalPipeline:
                     raise
 
     def _answer_once(self, given: Reader | None, query: Query, version: int) -> Operations[Answer]:
-        """Answer a question with this version of the embedder, and record the turn."""
+        """Answer a question with one version of the embedder, and record the turn.
+
+        ``given`` does all reading; None takes a reader of the store, or of its replica.
+        """
         begin = time.perf_counter()
         vector = yield from self._embed(query)
         read = self.store.start_query() if given is None else given
@@ -177,9 +180,10 @@ class RetrievalPipeline:
 
     @contextmanager
     def search_ahead(self, namespace: str, vectors: Sequence[Vector], k: int) -> Iterator[None]:
-        """Search at once for several questions, asked in the block, for ``k`` documents each.
+        """Search for several questions at once, for ``k`` documents each.
 
-        Vectors that others index meanwhile are found by the next search.
+        Questions asked in the block use the results. Vectors that others index in the meantime are
+        found by the next search.
         """
         own = [to_unit_vector(vector) for vector in vectors]
         limit = max(self.settings.seeds.hits_per_engine, k)
@@ -197,8 +201,9 @@ class RetrievalPipeline:
         Neither a chat model nor a reranker is asked. ``store`` may be an open transaction.
 
         Returns:
-            The feedback, with the best chunk in the place of a document that has chunks; and those
-            of the chunks that the turn did not return.
+            The feedback, in which the best chunk replaces a document that has chunks; and the
+            records of those chunks that the turn did not return. If the turn or its vector is not
+            found, the feedback is unchanged and there are no records.
         """
         logged = None
         if feedback.turn_id is not None:
@@ -238,7 +243,7 @@ class RetrievalPipeline:
     def rank_among(
         self, read: Reader, text: str, namespace: str, vector: Vector, ids: Sequence[str]
     ) -> tuple[ReturnedDocument, ...]:
-        """Rank some chunks for a question, best first; unknown ids are left out.
+        """Rank the chunks ``ids`` for the question ``text``, best first; unknown ids are left out.
 
         Neither a chat model nor a reranker is asked, and nothing is recorded.
         """
@@ -308,7 +313,10 @@ class RetrievalPipeline:
     def _find(
         self, attempt: _Attempt, explore: np.random.Generator | None, depth: int
     ) -> Operations[Candidates]:
-        """Search ``depth`` times as deep as usual, walk, and collect the candidates."""
+        """Search ``depth`` times as deep as usual, walk, and collect the candidates.
+
+        ``explore`` draws weights and edges at random; None draws nothing.
+        """
         begin, read = time.perf_counter(), attempt.read
         find = partial(self.search.find, read, attempt.query, attempt.vector, depth)
         seeds = yield from perform(read.run, find)
@@ -357,7 +365,7 @@ class RetrievalPipeline:
         return walker.steps(choose_entries(hits, self.settings, corrections))
 
     def _read_edges(self, attempt: _Attempt, clock: Clock, keys: Sequence[int]) -> Frontier:
-        """Read the edges of a frontier; a confined walk gets only those that the filter allows."""
+        """Read the edges of the nodes ``keys``; if confined, only those that the filter allows."""
         read, query, vector, _, _ = attempt
         frontier = read.walk.get_outgoing_edges(keys, clock)
         if not (query.filter and query.confined):
@@ -436,8 +444,8 @@ class RetrievalPipeline:
     def _answer(self, attempt: _Attempt, found: Candidates, *, is_last: bool) -> Answer | None:
         """Rank the candidates, read the best, and record the turn.
 
-        None, and nothing is recorded, where so many candidates repeat others that fewer than k are
-        left, unless this search is the last one.
+        If so many candidates repeat others that fewer than k are left, the result is None and
+        nothing is recorded, unless this search ``is_last``.
         """
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
@@ -469,9 +477,9 @@ class RetrievalPipeline:
 
 
 def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[str]]:
-    """Find ids of chunks by name: their own id, their document's, their source.
+    """Find ids of chunks by each of ``names``: their own id, their document's, or their source.
 
-    Other names, which may be those of notes, are kept as they are.
+    A name without chunks, such as that of a note, stands for itself.
     """
     wanted = sorted(names)
     found = read.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
@@ -484,9 +492,9 @@ def find_named_chunks(read: Reader, names: AbstractSet[str]) -> dict[str, list[s
 
 
 def _complete_notes(read: Reader, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
-    """Complete the metadata of notes among nodes by the keys that document templates expect.
+    """Add to the metadata of notes among nodes the keys that document templates expect.
 
-    The text of a correction says that it is one.
+    Other nodes are left out. The text of a correction says that it is one.
     """
     notes = {key: node for key, node in nodes.items() if not node.document}
     if not notes:
@@ -539,7 +547,15 @@ def build_turn(
     *,
     explored: bool,
 ) -> Turn:
-    """Build the record of one retrieval."""
+    """Build the record of one retrieval.
+
+    Args:
+        found: The candidates.
+        ranked: The returned documents, best first.
+        rankings: Documents by both rankings.
+        latency_ms: Milliseconds by stage.
+        explored: Whether chance chose among the documents.
+    """
     query, walk, hits = found.query, found.walk, found.seeds.hits
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(

@@ -71,8 +71,9 @@ def search_lexical(
 ) -> dict[int, float]:
     """Search by words: keys of the matches, with BM25 scores relative to the best, in [0, 1].
 
-    Only the rarest words are searched, as many as match at most ``settings.max_postings`` nodes
-    together: common words cost most and discriminate least.
+    ``facts`` and ``idf`` are those of the query's words. Only the rarest words are searched, as
+    many as match at most ``settings.max_postings`` nodes together: common words cost most and
+    discriminate least.
     """
     chosen: dict[str, float] = {}
     budget = settings.max_postings
@@ -135,9 +136,16 @@ def search_farther(
 ) -> tuple[Sequence[str], list[NodeHead]]:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
-    ``search`` returns the ids of that many nearest vectors. ``near`` has the ids that it returned
-    for ``limit``, and the known nodes of these and of other searches. ``wanted`` existing documents
-    are enough.
+    Args:
+        read: Reads nodes.
+        search: Returns the ids of a given number of nearest vectors.
+        near: The ids that ``search`` returned for ``limit``, and the known nodes of these and of
+            other searches.
+        limit: Number of vectors requested so far.
+        wanted: Number of existing documents that are enough.
+
+    Returns:
+        Both parts of ``near``, extended.
     """
     ids, heads = near
     known = {head.id for head in heads}
@@ -153,15 +161,15 @@ class SeedSearch:
     """Finds the candidates from which a walk may start."""
 
     def __init__(self, index: VectorIndex, settings: Settings, models: NamespaceModels) -> None:
-        """Search ``index``; ``models`` recalls documents of past turns, and notes."""
+        """Keep the index, and ``models``, which recall documents of past turns and notes."""
         self._index, self._settings = index, settings
         self._models = models
 
     def find(self, read: Reader, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
         """Search by vector, words and names, and recall past turns.
 
-        ``vector`` is that of the query, unit length, shape ``[d]``; ``depth`` a factor of the hits
-        of each search.
+        ``vector`` is that of the query, unit length, shape ``[d]``; zero searches by words and
+        names alone. ``depth`` multiplies the hits of each search.
         """
         # At least k hits, so that the answer can have k documents.
         seeds, wanted = self._settings.seeds, query.k
@@ -233,7 +241,12 @@ class SeedSearch:
     def _search_dense(
         self, read: Reader, condition: Any, vector: Vector, limit: int
     ) -> Sequence[str]:
-        """Find the ids of the nearest documents that the filter allows."""
+        """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows.
+
+        Raises:
+            InvalidInputError: The filter compares texts by size.
+            StoreError: The index failed.
+        """
         try:
             return find_ids(self._index.on(read), vector, limit, condition)
         except StoreUnavailableError:
@@ -245,7 +258,14 @@ class SeedSearch:
     def _require_numbers(
         self, read: Reader, condition: Any, vector: Vector, limit: int, *, only_dates: bool
     ) -> None:
-        """Raise an error that explains a filter without results: it compares texts by size."""
+        """Check that a filter without results does not compare texts by size.
+
+        Metadata of the ``limit`` documents nearest to ``vector`` are read. If ``only_dates``, texts
+        are only refused if they are dates.
+
+        Raises:
+            InvalidInputError: The filter compares texts by size.
+        """
         if not list_ordered_keys(condition):
             return
         near = find_ids(self._index.on(read), vector, limit, drop_orders(condition))
@@ -261,7 +281,16 @@ class SeedSearch:
         facts: QueryFacts,
         asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
-        """Score candidates by past turns, by node id."""
+        """Score candidates by past turns, by node id.
+
+        Args:
+            read: Reads facts about words.
+            query: The query.
+            recalled: The past turns.
+            heads: The candidates.
+            facts: Facts about the words of the query.
+            asking: The query as :func:`score_turns` wants it.
+        """
         words = dict.fromkeys(list_distinct_words(asking.text))
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
@@ -271,9 +300,9 @@ class SeedSearch:
         return score_turns(recalled, heads, asking, both, read.stretch)
 
     def find_stand_in(self, read: Reader, query: Query, size: int) -> Vector:
-        """Make a vector ``[d]`` for a question without one: the mean of what its words find.
+        """Make a vector of ``size`` for a question without one: the mean of what its words find.
 
-        It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero where no word is known.
+        It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero if no word is known.
         """
         seeds, text = self._settings.seeds, query.text[:_LONGEST_QUERY]
         words = list_query_words(text, read.language)
@@ -290,8 +319,9 @@ class SeedSearch:
     ) -> dict[int, float]:
         """Find nodes whose name occurs in the query: 1 if the query is only that name, else 0.
 
-        A longer name hides the names inside it. Frequent words of a language are a name only where
-        the query is nothing else, or writes them as one: "What does WITH do?".
+        ``owners`` has the keys of nodes by name. A longer name hides the names inside it. Frequent
+        words of a language are a name only if the query is nothing else, or capitalises them as a
+        name: "What does WITH do?".
         """
         named: dict[int, float] = {}
         matched = ""
@@ -306,7 +336,10 @@ class SeedSearch:
     def _report_unknown(
         self, read: Reader, dense: Sequence[str], heads: Sequence[NodeHead]
     ) -> None:
-        """Log once that a vector store owned by others has documents that the graph lacks."""
+        """Log once that a vector store owned by others has documents that the graph lacks.
+
+        ``dense`` are the ids that the store returned; ``heads`` the nodes that the graph has.
+        """
         if self._index.unknown_reported:
             return
         unknown = set(dense) - {head.id for head in heads} - self._index.ignored
@@ -318,7 +351,10 @@ class SeedSearch:
 
 
 def _is_set_off(text: str, name: str) -> bool:
-    """Whether a query capitalises the first word of a name within it, but not every word."""
+    """Whether a query capitalises the first word of a name somewhere after its own first word.
+
+    False if the query capitalises all of its words.
+    """
     words, first = list(split_words(text)), name.split(" ", maxsplit=1)[0]
     return any(word.capitalised for word in words[1:] if word.token == first) and not all(
         word.capitalised for word in words
@@ -326,7 +362,7 @@ def _is_set_off(text: str, name: str) -> bool:
 
 
 def _widen(seeds: SeedSettings, hits: int, words: int) -> SeedSettings:
-    """Multiply the limits of hits by vector and by words by two factors."""
+    """Multiply the limits of settings: of hits by ``hits``, and of words by ``words``."""
     # Not validated: a multiple may be above what a user may set.
     return seeds.model_copy(
         update={

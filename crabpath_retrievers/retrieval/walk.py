@@ -101,8 +101,8 @@ class NodeChoices:
     Attributes:
         head: The node.
         edges: At most one per target and sign.
-        reflexes: Those that are followed without a decision.
-        habitual: Those that the router decides.
+        reflexes: The edges that are followed without a decision.
+        habitual: The edges that the router decides on.
         stop_weight: Learned weight of STOP at this node.
     """
 
@@ -122,8 +122,9 @@ class NodeChoices:
     ) -> "NodeChoices":
         """Rank the edges of a node by weight plus relevance.
 
-        Of several edges to one target the strongest of each sign is kept; ``closed`` nodes may not
-        be entered again.
+        Of several edges to one target the strongest of each sign is kept. Nodes with a key in
+        ``closed`` may not be entered again, so no habitual edge leads to them. ``stop_weight`` is
+        the learned weight of STOP.
         """
         if len({edge.target.key for edge in edges}) < len(edges):
             strongest: dict[tuple[int, bool], WalkEdge] = {}
@@ -151,7 +152,7 @@ class NodeChoices:
         )
 
     def probabilities(self, decision: Decision | None) -> dict[int, float]:
-        """π of the habitual edges by key of the target; empty without a decision."""
+        """Return π of the habitual edges by key of the target; empty without a decision."""
         if decision is None:
             return {}
         values = decision.probabilities.tolist()
@@ -166,9 +167,14 @@ class NodeChoices:
         temperature: float,
         cut: bool = False,
     ) -> WalkStep:
-        """Make the record of the decision at this node, or that there was nothing to decide.
+        """Make the record of the decision at this node; None records that nothing was to decide.
 
-        ``cut`` says whether a budget of the walk ended the choice.
+        Args:
+            decision: What the router decided.
+            followed: The edges that were followed.
+            hop: Distance of the node from its seed.
+            temperature: τ of the policy.
+            cut: Whether a budget of the walk ended the choice.
         """
         chosen = [edge for edge in followed if edge.tier is Tier.HABITUAL]
         probabilities = self.probabilities(decision)
@@ -191,14 +197,17 @@ class NodeChoices:
 
 
 def follow_probability(edge: WalkEdge, probabilities: Mapping[int, float]) -> float:
-    """Return the probability of following an edge: 1 for a reflex, π for a habitual one, else 0."""
+    """Return the probability of following an edge: 1 for a reflex, π for a habitual one, else 0.
+
+    ``probabilities`` are π by key of the target.
+    """
     if edge.tier is Tier.REFLEX:
         return 1.0
     return probabilities.get(edge.target.key, 0.0) if edge.tier is Tier.HABITUAL else 0.0
 
 
 def to_path_edge(edge: WalkEdge, probability: float) -> PathEdge:
-    """Convert an edge to one of a recorded route."""
+    """Convert an edge, followed with this probability, to one of a recorded route."""
     return PathEdge(
         edge.source.id,
         edge.target.id,
@@ -240,11 +249,19 @@ class Walker:
         stretch: float = 1.0,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> None:
-        """Prepare a walk for one query, with the unit vector ``[d]``.
+        """Keep query, readers and settings of one walk.
 
-        ``read_edges`` reads the edges of a whole frontier at once; ``temperature`` is τ of the
-        policy, for the record; ``on_hop`` is called after every hop, in the thread that walks (in
-        async calls a worker).
+        Args:
+            request: The request to the router, without choices.
+            vector: Unit vector of the query, shape ``[d]``.
+            read_edges: Reads the edges of a whole frontier at once.
+            router: Decides which edges are followed.
+            walk: Budgets of the walk.
+            tiers: Weights that separate the tiers of edges.
+            temperature: τ of the policy, for the record.
+            stretch: Stretch of the embedder's distances.
+            on_hop: Called after every hop, in the thread that walks (in async calls a worker); None
+                for nothing.
         """
         self._request = request
         self._compare = partial(compare_vectors, vector=vector, stretch=stretch)
@@ -315,7 +332,10 @@ class Walker:
         )
 
     def _decide(self, nodes: Sequence[NodeChoices], hop: int) -> Operations[dict[int, Decision]]:
-        """Ask the router once for the whole frontier; decisions by key of the node."""
+        """Ask the router once for the whole frontier; return decisions by key of the node.
+
+        Nodes without habitual edges have none.
+        """
         undecided = [node for node in nodes if node.habitual]
         if not undecided:
             return {}
@@ -349,7 +369,7 @@ class Walker:
                     self._inhibit(target, _REJECTED)
 
     def _group_edges(self, outgoing: Sequence[OutgoingEdge], hop: int) -> dict[int, list[WalkEdge]]:
-        """Group all edges by key of their source, with their value in this walk."""
+        """Group the edges of a frontier by key of their source, with their value in this walk."""
         if not outgoing:
             return {}
         sources, targets, kinds, stored, priors = zip(*outgoing, strict=True)
@@ -394,7 +414,13 @@ class Walker:
         self._walk.inhibition[target.key] = (target, max(known, min(1.0, inhibition)))
 
     def _follow(self, node: NodeChoices, decision: Decision | None, hop: int) -> list[int]:
-        """Enter the chosen nodes as far as the budgets allow, and record the decision."""
+        """Enter the chosen nodes as far as the budgets allow, and record the decision.
+
+        ``decision`` is None for a node with reflexes alone.
+
+        Returns:
+            Keys of the nodes that were entered.
+        """
         indices = decision.followed if decision else ()
         wanted = (*node.reflexes, *(node.habitual[index] for index in indices))
         probabilities = node.probabilities(decision) if wanted else {}

@@ -22,6 +22,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import PrefixSettings
+from crabpath_retrievers.core.calls import time_embedding
 from crabpath_retrievers.core.processes import find_interruption
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.core.text import Floats, clean_text, format_value
@@ -414,7 +415,9 @@ class Embedder:
         if not texts:  # some embedders refuse an empty list
             return []
         before = self.prefixes.document if prefix is None else prefix
-        answer: Any = self.embeddings.embed_documents([before + clean_text(t) for t in texts])
+        model = self.embeddings
+        with time_embedding("documents" if prefix is None else "query"):
+            answer: Any = model.embed_documents([before + clean_text(t) for t in texts])
         try:
             rows = list(answer)
         except TypeError as error:
@@ -438,9 +441,10 @@ class Embedder:
 
     def query(self, text: str) -> Vector:
         """Embed a query as a unit vector, shape ``[d]``."""
-        return self._to_query_vector(
-            self.embeddings.embed_query(self.prefixes.query + clean_text(text))
-        )
+        model, asked = self.embeddings, self.prefixes.query + clean_text(text)
+        with time_embedding("query"):
+            answer = model.embed_query(asked)
+        return self._to_query_vector(answer)
 
     def _to_query_vector(self, answer: Any) -> Vector:
         vector = to_unit_vector(answer)
@@ -466,7 +470,9 @@ class Embedder:
             if self._given is None:  # loading a model takes seconds
                 await asyncio.to_thread(lambda: self.embeddings)
             asked = self.prefixes.query + clean_text(text)
-            return self._to_query_vector(await self.embeddings.aembed_query(asked))
+            with time_embedding("query"):
+                answer = await self.embeddings.aembed_query(asked)
+            return self._to_query_vector(answer)
 
         return embed()
 

@@ -107,3 +107,50 @@ def test_a_memory_that_cannot_count_leaves_the_rest_readable(memory, client):
     samples = read_samples(client)
     assert samples.get(("crabpath_waiting",), 0) == others
     assert samples["crabpath_queries_total",] >= 1
+
+
+def test_requests_are_counted_by_route_and_status(memory, connect):
+    """By templates: no path that somebody makes up is a label."""
+    client = connect(create_app(memory))
+    route, status = "http_route", "http_response_status_code"
+    before = read_samples(client)
+    client.get("/v1/turns/a")
+    client.get("/v1/turns/b")
+    for path in ("/made/up", "/v1/made/up", "/static/made-up"):
+        client.get(path)
+    client.request("PURGE", "/v1/turns")
+    answer = client.get("/metrics")
+    after = read_samples(client)
+
+    def growth(method, where, code):
+        labels = (("http_request_method", method), (status, code), (route, where))
+        key = ("http_server_request_duration_seconds_count", *labels)
+        return after.get(key, 0) - before.get(key, 0)
+
+    assert growth("GET", "/v1/turns/{id}", "404") == 2
+    assert growth("GET", "none", "404") == 2
+    assert growth("GET", "/static", "404") == 1
+    assert growth("_OTHER", "/v1/turns", "405") == 1
+    assert "made" not in answer.text.lower()
+    assert after["http_server_active_requests",] >= 1
+
+
+def test_the_embedder_ingests_and_the_lag_of_learning_are_measured(memory, connect):
+    client = connect(create_app(memory))
+    before = read_samples(client)
+    turn = memory.retrieve("One?").turn
+    memory.record(Feedback(turn.id, 1.0))
+    memory.add_documents([Document("Three.", id="three")])
+    memory.forget("three")
+    after = read_samples(client)
+
+    def growth(*key):
+        return after.get(key, 0) - before.get(key, 0)
+
+    kind = "crabpath_embedding_kind"
+    assert growth("crabpath_embedding_duration_seconds_count", (kind, "query")) == 1
+    assert growth("crabpath_embedding_duration_seconds_count", (kind, "documents")) == 1
+    assert growth("crabpath_ingested_total", ("crabpath_ingest_change", "added")) == 1
+    assert after["crabpath_learning_lag_seconds",] > 0
+    memory.learning.learn_waiting()
+    assert read_samples(client)["crabpath_learning_lag_seconds",] == 0

@@ -72,7 +72,7 @@ class PairLinker(ABC):
     kind: ClassVar[EdgeKind]
 
     def __init__(self, settings: LinkSettings) -> None:
-        """Make edges with these priors, within these limits."""
+        """Keep the settings."""
         self.settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
@@ -88,12 +88,12 @@ class PairLinker(ABC):
         Args:
             new: The new nodes.
             store: As for :meth:`Linker.link`.
-            before: Nodes from this key on are all new, and find their own pairs with these; None
-                if only ``new`` are.
+            before: In a bulk ingest, the key from which on all nodes are new; each of them finds
+                its pairs with the others of these itself. None if only ``new`` are new.
         """
 
     def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
-        """Return the edges that the limits permit, and those to delete; by default both ways."""
+        """Return the edges that the limits permit, and edges to delete; by default both ways."""
         kind = self.kind
         edges = (
             make_edge(self.settings, *ends, kind) for a, b in pairs.new for ends in ((a, b), (b, a))
@@ -102,7 +102,10 @@ class PairLinker(ABC):
         return LinkUpdate(tuple(edges), tuple(lost))
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:  # noqa: ARG002
-        """Return the nodes that may have more edges once others leave, or get other texts."""
+        """Return the nodes that may get more edges once others leave or get other texts.
+
+        By default there are none.
+        """
         return set()
 
 
@@ -157,7 +160,13 @@ def join_with_way_back(
 def keep_freed(
     holders: Iterable[Sequence[int]], leaving: Collection[int], most: int
 ) -> Iterator[int]:
-    """Yield the remaining holders of what too many shared, if few enough are left."""
+    """Yield the remaining holders of what too many nodes shared, if few enough are left.
+
+    Args:
+        holders: Groups of nodes that share something.
+        leaving: Nodes that go.
+        most: Largest group that may be joined.
+    """
     gone = set(leaving)
     for keys in holders:
         if len(keys) > most and len(left := [k for k in keys if k not in gone]) <= most:
@@ -167,7 +176,7 @@ def keep_freed(
 def find_full_targets(
     leaving: Sequence[int], kind: EdgeKind, most: int, store: LinkQueries
 ) -> set[int]:
-    """Return the targets of leaving nodes to which as many edges lead as a limit permits."""
+    """Return the targets of leaving nodes to which at least ``most`` edges of a kind lead."""
     targets = {target for _, target in store.find_ends(leaving, kind.value)} - set(leaving)
     held = Counter(target for target, _ in store.find_sources(sorted(targets), kind.value))
     return {target for target, count in held.items() if count >= most}
@@ -176,10 +185,10 @@ def find_full_targets(
 def choose_first(
     new: Collection[Pair], held: Collection[Pair], most: int | None, store: LinkQueries
 ) -> tuple[set[Pair], set[Pair]]:
-    """Choose at most ``most`` partners of each node, those with the first ids.
+    """Choose at most ``most`` partners of each node, those with the first ids; None takes all.
 
     Returns:
-        Which of the new pairs (node, partner) to add, and which of those held to drop.
+        Which of the new pairs (node, partner) to add, and which of the pairs ``held`` to drop.
     """
     partners: dict[int, set[int]] = defaultdict(set)
     for node, partner in (*new, *held):
@@ -223,7 +232,10 @@ class LinkLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return links from the new nodes, stored links to them, and links that are ambiguous."""
+        """Return links from the new nodes, stored links to them, and links that are ambiguous now.
+
+        Arguments are as for :meth:`PairLinker.find`.
+        """
         keys = [node.key for node in new]
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:
@@ -244,7 +256,11 @@ class LinkLinker(PairLinker):
         return join_with_way_back(self.settings, pairs, kinds, None, store)
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
-        """Return owners of addresses that are no longer ambiguous, and targets with room."""
+        """Return nodes that may get more edges once the nodes ``leaving`` are gone.
+
+        These are owners of addresses that are no longer ambiguous, and targets that have reached a
+        limit.
+        """
         _, owners = _read_addressed(leaving, store)
         freed = find_full_targets(leaving, self.kind, self.settings.max_back_links, store)
         for address, keys in owners.items():
@@ -254,7 +270,10 @@ class LinkLinker(PairLinker):
     def _find_doubtful(
         self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
     ) -> Iterator[Pair]:
-        """Yield links to check again: those of the nodes, and those to addresses they share."""
+        """Yield links to check again: those of the nodes ``keys``, and those to shared addresses.
+
+        ``owners`` has all nodes of each address.
+        """
         yield from store.find_ends(keys, self.kind.value)
         yield from ((s, t) for t, s in store.find_sources(keys, self.kind.value))
         given = set(keys)
@@ -284,7 +303,10 @@ class LinkLinker(PairLinker):
         owners: Mapping[str, Sequence[int]],
         store: LinkQueries,
     ) -> Iterator[Pair]:
-        """Yield pairs (node that links to it, new node), given the addresses of the new nodes."""
+        """Yield pairs (stored node, new node to which it links).
+
+        ``addresses`` are those of each new node; ``owners`` has all nodes of each address.
+        """
         specific = [
             address for address, found in owners.items() if self._resolve_target(address, found)
         ]
@@ -294,11 +316,11 @@ class LinkLinker(PairLinker):
                 yield from ((reader, key) for reader in readers.get(address, ()))
 
     def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
-        """Return the nodes that a target leads to; none if it is ambiguous."""
+        """Return the owners of a target; none if it is ambiguous."""
         return owners if len(owners) <= self._bound_owners(target) else ()
 
     def _bound_owners(self, target: str) -> int:
-        """Largest number of nodes that may share a target."""
+        """Return the largest number of nodes that may share a target."""
         shared = target.startswith("metadata:")
         return self.settings.max_chunks_per_term if shared else self.settings.max_owners
 

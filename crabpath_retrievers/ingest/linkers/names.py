@@ -45,7 +45,10 @@ class MentionLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return mentions by the new nodes and of them, and those by names that are ambiguous."""
+        """Return mentions by and of the new nodes, and mentions by names that are ambiguous now.
+
+        Arguments are as for :meth:`PairLinker.find`.
+        """
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:
             keys = [node.key for node in new]
@@ -73,7 +76,11 @@ class MentionLinker(PairLinker):
         return join_with_way_back(self.settings, pairs, kinds, self.settings.max_mentions, store)
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
-        """Return owners of names that are no longer ambiguous, and mentioned nodes with room."""
+        """Return nodes that may get more edges once the nodes ``leaving`` are gone.
+
+        These are owners of names that are no longer ambiguous, and mentioned nodes that have
+        reached a limit.
+        """
         _, owners = _read_owners(leaving, store)
         most = min(self.settings.max_mentions, self.settings.max_back_links)
         return {
@@ -84,7 +91,10 @@ class MentionLinker(PairLinker):
     def _find_doubtful(
         self, keys: Sequence[int], owners: Mapping[str, Sequence[int]], store: LinkQueries
     ) -> set[Pair]:
-        """Find mentions to check again: by or of these nodes, and by names they share."""
+        """Find mentions to check again: by or of the nodes ``keys``, and by names they share.
+
+        ``owners`` has all nodes of each name.
+        """
         given, most = set(keys), self.settings.max_owners
         parted = [
             [key for key in found if key not in given]
@@ -114,7 +124,10 @@ class MentionLinker(PairLinker):
         owners: Mapping[str, Sequence[int]],
         store: LinkQueries,
     ) -> Iterator[Pair]:
-        """Yield pairs (node that mentions it, new node), given the names of the new nodes."""
+        """Yield pairs (stored node, new node that it mentions).
+
+        ``names`` are those of each new node; ``owners`` has all nodes of each name.
+        """
         # Mentions by new nodes do not look up longer names either.
         short = [tuple(name.split()) for name in owners]
         short = [words for words in short if _count_words(words) <= self.settings.max_name_words]
@@ -137,12 +150,12 @@ class MentionLinker(PairLinker):
                         yield reader, key
 
     def _resolve_owners(self, owners: Sequence[int], reader: int) -> Sequence[int]:
-        """Return the owners of a name; none if it is ambiguous or names the reader itself."""
+        """Return the owners of a name; none if it is ambiguous or is a name of ``reader``."""
         common = len(owners) > self.settings.max_owners or reader in owners
         return () if common else owners
 
     def _find_names(self, nodes: Sequence[LinkNode], store: LinkQueries) -> list[list[str]]:
-        """Stored names that occur in the text of each node, the shortest first."""
+        """Find the stored names that occur in the text of each node, the shortest first."""
         # The words in which a new name is searched for, so that both ways find the same.
         language = store.language
         texts = [list_searched_words(node.text, language) for node in nodes]
@@ -193,11 +206,11 @@ def _count_words(tokens: Iterable[str]) -> int:
 
 
 def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[str]:
-    """Keep the names that a text uses as names.
+    """Keep the ``names`` that a text uses as names.
 
     These are names of several words; single words with a capital letter, or of a script without
     capitals, unless the text uses them as common nouns; and, in scripts without spaces, names that
-    stand alone.
+    stand alone. ``language`` is that of the text; None to detect it.
     """
     given = list(names)
     single = {n for n in given if not (" " in n or is_character(n) or is_signed(n))}
@@ -216,7 +229,11 @@ def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[s
 
 
 def _find_common_nouns(text: str, language: str | None) -> set[str]:
-    """Find words more often in lower case and, in German, those that follow an article."""
+    """Find words that a text has in lower case at least as often as capitalised.
+
+    In German, these are words that follow an article at least as often as not. ``language`` is that
+    of the text; None to detect it.
+    """
     words = list(split_words(text))
     language = language or detect_language(text, [word.token for word in words])
     in_german = language == "de"
@@ -238,7 +255,10 @@ class SharedTermLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return the new nodes with those that share their terms, and pairs of terms now common."""
+        """Return pairs of new nodes and holders of their terms, and pairs by terms now too common.
+
+        Arguments are as for :meth:`PairLinker.find`.
+        """
         given = {node.key for node in new}
         terms = store.references(sorted(given), terms=True)
         pairs = set[Pair]()
@@ -260,7 +280,7 @@ class SharedTermLinker(PairLinker):
         return FoundPairs(across, self._find_lost(doubtful, store))
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
-        """Return the holders of terms that are rare again."""
+        """Return the holders of terms that are rare again once the nodes ``leaving`` are gone."""
         holders = self._find_holders(store.references(leaving, terms=True), store)
         return set(keep_freed(holders, leaving, self.settings.max_chunks_per_term))
 
@@ -269,7 +289,8 @@ class SharedTermLinker(PairLinker):
     ) -> Iterator[Sequence[int]]:
         """Yield the nodes with each term of some nodes, in order.
 
-        Of a common term they are these nodes and one more than may share a term.
+        ``terms`` are by node. For a common term, only as many holders are yielded as show that it
+        is too common, besides the nodes themselves.
         """
         by_count: dict[int, list[str]] = defaultdict(list)
         for term, count in Counter(chain.from_iterable(terms.values())).items():

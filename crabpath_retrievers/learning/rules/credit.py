@@ -68,16 +68,16 @@ def assign_episode_credit(
 ) -> dict[str, float]:
     """Return the credit in [-1, 1], by node id, that an episode stores for its question.
 
-    Positive for documents used in a success. Negative for documents that were blamed, or returned
-    and not used: for this question only, and not if that was only inferred. If only the outcome is
-    known, a success credits each returned document by its calibrated relevance, and a failure
-    blames each by the complement: the expectation step of a mixture over which documents were
-    relevant (Dempster, Laird & Rubin 1977, §3).
+    Used documents of a success get positive credit. Blamed ones, and returned ones that were not
+    used, get negative credit, for this question only, and not if that was only inferred. If only
+    the outcome is known, a success credits each returned document by its calibrated relevance, and
+    a failure blames each by the complement: the expectation step of a mixture over which documents
+    were relevant (Dempster, Laird & Rubin 1977, §3). Empty if the credit tells nothing.
 
     Args:
         turn: The turn with its returned documents and their probabilities.
         credit: Its credit; its weight scales everything.
-        followed: Credit of followed documents that replaces theirs.
+        followed: Credit, by node id, that replaces the credit of documents that the chain followed.
         before: Credit that the question stored before, by node id.
     """
     if not credit.is_informative:
@@ -100,7 +100,12 @@ def assign_episode_credit(
 
 
 def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
-    """Return the credit after a success: all needed documents are among those returned."""
+    """Return the credit of documents after a success of which only the outcome is known.
+
+    It is assumed that all needed documents were returned. Each returned one gets its calibrated
+    relevance, and the blame that it had in ``before`` back; others lose the positive credit that
+    they had in ``before``. Everything is multiplied by the outcome.
+    """
     returned = {
         node: credit.outcome * (p - min(0.0, before.get(node, 0.0)))
         for node, p in calibrate_relevance(turn).items()
@@ -113,7 +118,12 @@ def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> 
 
 
 def _credit_failure(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
-    """Return the credit after a failure: a needed document is not among those returned."""
+    """Return the credit of documents after a failure of which only the outcome is known.
+
+    It is assumed that a needed document was not returned. Each returned one gets half of the
+    outcome, times the complement of its calibrated relevance. Documents with positive credit in
+    ``before`` that were not returned share half of the outcome as positive credit.
+    """
     blamed = {
         node: _FAILURE_WEIGHT * credit.outcome * (1.0 - p)
         for node, p in calibrate_relevance(turn).items()
@@ -142,10 +152,10 @@ def limit_share(
 ) -> float:
     """Return the share of a giver's credit for a question that counts, at least 0.
 
-    It is infinite where nothing contradicts others. Protected are documents whose support by others
-    is above ``share`` of the greatest. Credit against these, and credit for other documents, may
-    add up to ``share`` of their support: that of each giver who has proved right, or that of all
-    others together.
+    The share is infinite if nothing contradicts others. Protected are documents whose support by
+    others is above ``share`` of the greatest support. Credit against protected documents, and
+    credit for other documents, may add up to ``share`` of the support of the protected ones. A
+    giver who has proved right has that much alone; all other givers have it together.
 
     Args:
         stated: The giver's credit by node id, if counted in full; below 0 against a document.
@@ -174,7 +184,11 @@ def limit_share(
 def split_voices(
     documents: Mapping[str, float], by_giver: Mapping[str, Mapping[str, float]]
 ) -> CreditByGiver:
-    """Split the credit for a question by giver; the rest of the total is that of nobody, None."""
+    """Split the credit for a question by giver.
+
+    ``documents`` has the total by node id, ``by_giver`` the credit of named givers. What is left of
+    the total is that of nobody, None; the name is absent if nothing is left.
+    """
     rest = dict(documents)
     for credit in by_giver.values():
         for node, value in credit.items():
@@ -202,7 +216,10 @@ def has_proved_right(giver: str, voices: Iterable[Mapping[str, Mapping[str, floa
 
 
 def _sum_credit(voices: Iterable[Mapping[str, float]], sign: float) -> dict[str, float]:
-    """Sum the credit above 0 by node id, or that below (``sign`` -1), as positive numbers."""
+    """Sum the credit of several givers by node id: that of the given ``sign``, as positive numbers.
+
+    ``sign`` is 1 for credit above 0, -1 for credit below.
+    """
     total: dict[str, float] = {}
     for credit in voices:
         for node, value in credit.items():
@@ -236,8 +253,8 @@ class DocumentRecord:
 def compute_responsibility(record: DocumentRecord, task: str | None) -> float:
     """Return how far a followed document answers for a failure, in [0, 1].
 
-    0 if the document is meant for other types of task. The more successes, the less one failure
-    counts (a Beta posterior moves by 1/(n + s)).
+    It is 0 if the document is meant for other types of task than ``task``. The more successes the
+    document has, the less one failure counts (a Beta posterior moves by 1/(n + s)).
     """
     if task and record.tasks and task not in record.tasks:
         return 0.0
@@ -247,9 +264,9 @@ def compute_responsibility(record: DocumentRecord, task: str | None) -> float:
 def infer_fault(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return P(document misled | chain failed) of each followed document, by node id.
 
-    Bayes' rule for a chain that succeeds if and only if all documents that it followed are
-    relevant, with the ranker's probabilities p: ``(1 - p) / (1 - Π p)``. A document followed alone
-    has 1.
+    The probability follows from Bayes' rule for a chain that succeeds if and only if all documents
+    that it followed are relevant, with the ranker's probabilities p: ``(1 - p) / (1 - Π p)``. A
+    document that was followed alone has 1. Followed are the documents with negative credit.
     """
     relevance = {
         item.node: min(_MAX_RELEVANCE, item.probability)
@@ -291,11 +308,12 @@ def assign_hindsight_credit(
     """Return the credit of a failed turn's documents for its own question, in [-1, 1] by node id.
 
     If the chain followed several documents, each gets positive credit as far as it was likely
-    relevant, since most failures lack a further document. A document followed alone gets its share
-    of the blame. Documents without which the question succeeded before get 0. Documents that were
-    not followed get negative credit, the mean of the positive one, so that other documents take
-    their place. Without a followed document the result is empty. ``fair`` is the credit with the
-    blame shared out; ``before`` is what earlier successes of the question gave.
+    relevant, since most failures lack a further document. A document that was followed alone gets
+    its share of the blame. Documents without which the question succeeded before get 0. Documents
+    that were not followed get the mean of the positive credit as negative credit, so that other
+    documents take their place. The result is empty if no document was followed. ``fair`` is the
+    credit with the blame shared out; ``before`` is the credit that earlier successes of the
+    question gave, by node id.
     """
     relevance = infer_relevance(turn, credit)
     if not relevance:
@@ -313,7 +331,10 @@ def assign_hindsight_credit(
 
 
 def share_blame(credit: Credit, records: Mapping[str, DocumentRecord], turn: Turn) -> Credit:
-    """Return the credit of a failed turn with the blame shared out by responsibility."""
+    """Return the credit of a failed turn with the blame shared out by responsibility.
+
+    ``records`` are by node id; a document without one counts as never used and fit for all tasks.
+    """
     fault_by_node = infer_fault(turn, credit)
     fair = {
         node: value
@@ -329,8 +350,7 @@ def share_blame(credit: Credit, records: Mapping[str, DocumentRecord], turn: Tur
 def compute_reward_decay(fair: Credit) -> dict[str, float]:
     """Return the reward decay after a failure, in nats by node id; empty after a success.
 
-    Documents that were followed decay by their share of the blame. ``fair`` has the blame shared
-    out.
+    ``fair`` is the credit with the blame shared out: each followed document decays by its share.
     """
     full_nats = -math.log(_MIN_FACTOR) * fair.weight
     return {node: full_nats * -value for node, value in fair.documents.items() if value < 0}

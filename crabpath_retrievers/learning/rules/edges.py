@@ -107,11 +107,11 @@ def infer_co_use(
     *,
     habitual: float,
 ) -> EdgeUpdate:
-    """Infer co-use after a success without stated use; no change after a failure.
+    """Infer co-use after a success without stated use; after a failure, nothing changes.
 
     Documents with a calibrated relevance of at least 0.5 count as used, for half a count towards a
-    new edge. An edge from a returned document to one that was not returned is weakened, and so is a
-    count. Arguments as for :func:`update_co_use`.
+    new edge. An edge from a returned document to one that was not returned is weakened, and so is
+    the count of such a pair. Arguments are as for :func:`update_co_use`.
     """
     if credit.outcome <= 0 or credit.documents:
         return EdgeUpdate()
@@ -133,7 +133,10 @@ def infer_co_use(
 def _reduce_counts(
     turn: Turn, credit: Credit, protos: Mapping[EdgeId, float]
 ) -> dict[EdgeId, float]:
-    """Return the reductions of counts of pairs of which a success returned only one document."""
+    """Return the reductions of counts of pairs of which a success returned only one document.
+
+    ``protos`` are the counts by edge id.
+    """
     probability = {item.node: item.probability for item in turn.returned}
     step = _INFERRED_SHARE * credit.outcome * credit.weight
     return {
@@ -148,8 +151,9 @@ def _weaken_edges(
 ) -> Iterator[LearnedDelta]:
     """Yield the reductions of edges of which a success returned only the source.
 
-    Scaled by the probability of the source, and by the share of its other partners that were
-    returned: if few of them were, the turn was about something else.
+    ``existing`` are weights by edge id. A reduction is scaled by the probability of the source, and
+    by the share of its other partners that were returned: if few were, the turn was about something
+    else.
     """
     probability = {item.node: item.probability for item in turn.returned}
     partners: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -185,8 +189,12 @@ def update_inhibition(
     by credit and weight. A success of the document after the same entry reduces the count, or moves
     the edge half of the way to 0.
 
-    ``existing`` are weights by edge id, ``counts`` the blame so far, by ``(entry, document,
-    inhibits)``; one turn adds at most one to it, up to ``inhibition_threshold``.
+    Args:
+        turn: The turn with its entries and returned documents.
+        credit: Its credit.
+        existing: Weights of edges by id.
+        counts: Blame so far, by edge ``(entry, document, inhibits)``; one turn adds at most 1.
+        settings: The count from which an edge is made (``inhibition_threshold``).
     """
     deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
     for item in turn.returned:
@@ -221,7 +229,7 @@ def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
 
 
 def find_best_seed(turn: Turn, other_than: str | None = None) -> str | None:
-    """Return the best seed of a turn; None if it has no other."""
+    """Return the best seed of a turn except ``other_than``; None if there is no other seed."""
     seeds = (seed for seed in turn.seeds if seed.node != other_than)
     best = max(seeds, key=attrgetter("score"), default=None)
     return best.node if best else None
@@ -230,7 +238,8 @@ def find_best_seed(turn: Turn, other_than: str | None = None) -> str | None:
 def compute_inhibition_step(weight: float, strength: float) -> float:
     """Compute the change of an inhibitory weight for a strength in [-1, 1].
 
-    Half of the way, scaled by the strength: to -0.6 below 0, to 0 above; never beyond either.
+    A strength below 0 moves the weight half of the way to -0.6, one above 0 half of the way to 0,
+    scaled by the strength; never beyond either.
     """
     if strength < 0:
         return min(0.0, _INHIBITION_RATE * -strength * (MIN_INHIBITION - weight))
@@ -245,8 +254,9 @@ def update_co_retrieval(
 ) -> EdgeUpdate:
     """Count the pairs among the first 8 documents that were returned, or strengthen their edges.
 
-    As :func:`update_co_use`, with ``passive_rate`` as h. A new edge starts at h, as in [CrabPath],
-    and so asleep: it is walked once it has been strengthened up to ``TierSettings.habitual``.
+    Arguments are as for :func:`update_co_use`, with ``passive_rate`` as h; nothing changes if that
+    is 0. A new edge starts at h, as in [CrabPath], and so asleep: a walk considers it once it has
+    been strengthened up to ``TierSettings.habitual``.
     """
     if not settings.passive_rate:
         return EdgeUpdate()
@@ -256,9 +266,9 @@ def update_co_retrieval(
 
 
 def penalise_skips(turn: Turn, penalty: float) -> Iterator[LearnedDelta]:
-    """Yield the reductions of edges that a walk could have followed and did not, to 0 at most.
+    """Yield the reductions, by ``penalty``, of edges that a walk could have followed and did not.
 
-    The penalty is η_follow of [CrabPath], which has 0.02.
+    A weight falls to 0 at most. The penalty is η_follow of [CrabPath], which has 0.02.
     """
     for step in turn.steps if penalty else ():
         followed = {*step.chosen, *step.reflexes}
@@ -281,8 +291,8 @@ def count_turn_steps(
     """Return the counts that one credited turn adds; every returned document is a final step.
 
     A document whose use is known counts with its credit: used 1, not used or blamed 0. If only the
-    outcome is known, all documents share it, and the weight of one step. ``places`` are the regions
-    of the query, whole corpus first; ``regions`` those of each document by level.
+    outcome is known, all documents have that outcome and share the weight of one step. ``places``
+    are the regions of the query, whole corpus first; ``regions`` those of each document by level.
     """
     weight, success = credit.weight, to_success(credit.outcome)
     steps = count_step(places, turn.task_type, success, weight)
@@ -308,17 +318,17 @@ def count_step(
     *,
     is_last: bool = True,
 ) -> list[TransitionCount]:
-    """Return the counts of one step in all its regions, for its type of task and for all.
+    """Return the counts of one step in all its regions, for its type of task and for all types.
 
     Args:
-        places: The regions in which it was taken, by level and key, whole corpus first.
+        places: The regions in which the step was taken, by level and key, whole corpus first.
         task: Type of the task; None without one.
         success: Success in [0, 1].
-        weight: Its weight, in [0, 1].
-        action: Its type; empty for passing through the regions, whatever was done there.
-        next_regions: The region that it led to, by level; levels for which it is not known are
-            left out.
-        is_last: Whether it was the last of its episode.
+        weight: Weight of the step, in [0, 1].
+        action: Type of the step; empty for passing through the regions, whatever was done there.
+        next_regions: The region that the step led to, by level; levels for which it is not known
+            are left out.
+        is_last: Whether the step was the last of its episode.
     """
     won = weight * success
     ended = (weight, won) if action and is_last else (0.0, 0.0)

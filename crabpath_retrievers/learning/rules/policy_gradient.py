@@ -49,7 +49,7 @@ edges between that one and the document."""
 
 
 def get_known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
-    """Return the credit in [-1, 1] of the returned documents for which it is known.
+    """Return the credit in [-1, 1] of the returned documents for which it is known, by node id.
 
     If only the outcome is known, it is the credit of every returned document.
     """
@@ -67,9 +67,13 @@ def assign_edge_credit(
     """Return the credit of every decided edge of some routes.
 
     Of several documents behind one edge the best credited counts: a decision that found one useful
-    document did not fail because of the others. Where none was useful, the most blamed one counts:
-    what was not judged on the way to it excuses nothing. Routes lead from a seed to a document of
-    known credit. Edges are ``decided`` that were followed, or would have led to a used document.
+    document did not fail because of the others. If none was useful, the most blamed one counts: a
+    document on the way that was not judged excuses nothing.
+
+    Args:
+        routes: Routes, each from a seed to a document of known credit.
+        known: Credit of these documents, by node id.
+        decided: Edges that were followed, or would have led to a used document; others get none.
     """
     credit_by_move: dict[FollowedEdge, EdgeCredit] = {}
     for route in routes:
@@ -82,11 +86,11 @@ def assign_edge_credit(
 
 
 def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge, ...]]:
-    """Yield routes that the walk considered and did not take to used documents.
+    """Yield the routes to used documents that the walk considered and did not take.
 
-    Each goes as the walk went, then along an edge that was not followed, and does not pass the
-    document itself. A document that only search made an entry has none; one that a past turn of the
-    same question made an entry may have some.
+    Each runs along followed edges to some node, and from there along one candidate edge that was
+    not followed. No route visits its own document before its end. A used document that is a seed
+    gets none, unless turns of the same question had used it before.
     """
     seeds = {seed.node for seed in turn.seeds}
     used = {
@@ -108,7 +112,7 @@ def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge
 
 
 def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
-    """Rank a credit: use comes first, then blame, then no judgement; of equal ones the nearest."""
+    """Return a sort key: use before blame before no judgement; of equal credit the nearest."""
     credit, hops = merit
     return credit > 0, abs(credit), -hops
 
@@ -150,14 +154,14 @@ def compute_policy_gradient(
 ) -> list[LearnedDelta]:
     """Compute the changes of the weights that decided in one turn.
 
-    A positive credit never lowers an edge that led to it, a negative one never raises it, and
-    decisions that led to no document of known credit are left alone. The changes of every decision
-    sum to 0. Weights are those that decided, after damping.
+    A positive credit never lowers an edge that led to it, a negative one never raises it. Decisions
+    that led to no document of known credit change nothing. The changes of every decision sum to 0.
+    Weights are those that decided, after damping.
 
     Args:
         turn: The turn with its decisions.
         credit: Its credit; its weight scales every change.
-        baseline: b, in [-1, 1].
+        baseline: b, the usual credit, in [-1, 1].
         settings: η and γ.
         stop: Score of STOP before anything was learned (``PolicySettings.stop_score``).
         share: Factor on every change, in (0, 1]; below 1 if the credit of documents is inferred.
@@ -189,7 +193,10 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
 
 
 def apply_gradient(draw: DrawnAction, rate: float) -> Iterator[tuple[Action, float]]:
-    """Yield the changes of the weights that one draw decided, at a rate η · credit weight."""
+    """Yield ``(action, change of its weight)`` for a draw and the other actions that were left.
+
+    ``rate`` is η times the weight of the credit.
+    """
     actions = (draw.drawn, *draw.rivals)
     score = score_function([action.score for action in actions], draw.temperature)
     step = max(-_MAX_STEP, min(_MAX_STEP, rate * draw.gain / draw.temperature))
@@ -199,7 +206,10 @@ def apply_gradient(draw: DrawnAction, rate: float) -> Iterator[tuple[Action, flo
 def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
 ) -> Iterator[DrawnAction]:
-    """Yield the draws of a turn of which the credit is known."""
+    """Yield the draws of a turn of which the credit is known.
+
+    ``baseline`` is the usual credit, in [-1, 1]; ``stop`` is the score of STOP before learning.
+    """
     known = get_known_credit(turn, credit)
     if credit.outcome < 0:  # which blames what is irrelevant like what was used
         known |= dict.fromkeys(credit.irrelevant, credit.outcome)

@@ -15,7 +15,7 @@ from crabpath_retrievers.core.feedback import Feedback
 def make_event_id(kind: EventKind, turn_id: str, key: str = "") -> str:
     """Return the feedback id of an event: the same for the same event about the same turn.
 
-    ``key`` distinguishes events of one kind about one turn.
+    ``key`` distinguishes events of one kind about one turn; empty if there is only one.
     """
     digest = [hashlib.sha256(key.encode()).hexdigest()[:16]] if key else []
     return ":".join(["event", kind, *digest, turn_id])
@@ -41,8 +41,8 @@ def make_event_feedback(
 ) -> Feedback:
     """Build the feedback about a turn that follows from an observed event.
 
-    The answer is attributed only after a success: if an answer came in spite of an error, it is not
-    known what was wrong with it.
+    ``policy`` gives outcome and source of the event's ``kind``. The answer is kept only for a
+    success: if an answer came in spite of an error, it is not known what was wrong with it.
     """
     rule = policy.rule(kind)
     return Feedback(
@@ -63,10 +63,13 @@ class Judgement(NamedTuple):
     """Effect of a verdict on earlier ones about the same turn.
 
     Attributes:
-        outranked_by: An earlier one that stands, so that the new one does not count.
-        repeats: An earlier one by the same giver to which it adds nothing.
-        replaces: Ids of those that are undone when the new one is learned from.
-        completes: Id of one of these, by the same giver, that says more, see :func:`complete`.
+        outranked_by: An earlier verdict that stands, so that the new one does not count; None if
+            there is none.
+        repeats: An earlier verdict by the same giver to which the new one adds nothing; None if
+            there is none.
+        replaces: Ids of the earlier verdicts that are undone when the new one is learned from.
+        completes: Id of one of these, by the same giver, that has fields which the new one lacks,
+            see :func:`complete`; None if there is none.
     """
 
     outranked_by: Feedback | None
@@ -79,9 +82,9 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
     """Decide what a verdict does to earlier ones.
 
     A giver is a person by name, or the one person without a name, or whatever is no person. The
-    last word of a giver counts; a person's before a teacher's, a model's and an observed event's,
-    in this order. The words of two people both count. The same id with other content is a change of
-    mind. The earlier ones were learned from, the latest last.
+    last verdict of a giver counts. A person's counts before a teacher's, that before a model's, and
+    that before an observed event's. The verdicts of two people both count. An id that returns with
+    other content is a change of mind. ``earlier`` verdicts were learned from, the latest last.
     """
     outranked_by = repeats = completes = None
     replaces, rank = list[str](), _rank(given)
@@ -114,7 +117,11 @@ _ELSEWHERE = {
 
 
 def complete(given: Feedback, known: Feedback) -> Feedback:
-    """Add to a verdict what its giver said before of the same outcome, and does not say again."""
+    """Add to a verdict the fields that ``known``, an earlier one by its giver, has and it lacks.
+
+    Nothing is added if the outcomes differ. Documents that the verdict itself names elsewhere, such
+    as in ``unused`` instead of ``used``, are not added.
+    """
     kept = dict[str, Any]()
     for name, others in _ELSEWHERE.items() if given.outcome == known.outcome else ():
         former = getattr(known, name)

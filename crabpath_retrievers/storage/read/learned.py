@@ -475,6 +475,12 @@ class LearnedQueries(Queries):
         """Number of feedback records that wait."""
         return self._count(feedback, feedback.c.status == "waiting")
 
+    def find_oldest_waiting(self) -> float | None:
+        """Find when the oldest feedback that waits was given, in seconds since 1970."""
+        query = sa.select(sa.func.min(feedback.c.created)).where(feedback.c.status == "waiting")
+        found: float | None = self._scalar(query)
+        return found
+
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""
         query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
