@@ -485,10 +485,8 @@ def test_authority_and_forgetting(page, memory, namespace):
     assert memory.get_by_ids([f"gone/{namespace}"]) == []
 
 
-def test_learning_and_maintenance(page, memory, namespace):
-    """Gain, lessons and who gave them, health in words; maintenance is asked for first."""
-    panel = view(page, "Learning")
-    expect(panel.get_by_text("No verdict yet")).to_be_visible()
+def teach_often(memory: CrabPath, namespace: str) -> None:
+    """Ann and Ben judge by the gold passages, some questions twice; Mallory judges wrongly."""
     sample = load_sample()
     asked = [*sample.queries.items()][: 60 if DRAW else 25]
     for number, (query, text) in enumerate([*asked, *asked[:20]]):
@@ -499,6 +497,13 @@ def test_learning_and_maintenance(page, memory, namespace):
         said = {"used": used, "relevant": sorted(gold)} if right else {"used": found[-1:]}
         giver = ("ann", "ben")[number % 2] if right else "mallory"
         memory.record(answer.turn.id, 1.0 if right else -1.0, user=giver, **said)
+
+
+def test_learning_and_maintenance(page, memory, namespace):
+    """Gain, lessons and who gave them, health in words; maintenance is asked for first."""
+    panel = view(page, "Learning")
+    expect(panel.get_by_text("No verdict yet")).to_be_visible()
+    teach_often(memory, namespace)
     memory.maintenance.health(namespace)
     page.get_by_role("tab", name="Ask").click()
     view(page, "Learning")
