@@ -59,13 +59,13 @@ class MemoryLearning(MemoryPart):
 
         For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
         was away. What another process has learned, such as ``crabpath learn``, is read from the
-        graph store until this has indexed it.
+        graph store until this process has indexed it.
 
         Returns:
             How much was applied, refused, or cannot be learned from.
 
         Raises:
-            StoreError: A store failed; the rest goes on waiting.
+            StoreError: A store failed; the rest stays waiting.
         """
         return self._services.recorder.learn_waiting()
 
@@ -132,11 +132,11 @@ class MemoryLearning(MemoryPart):
     ) -> list[DocumentUse]:
         """List the chunks and notes that feedback of a namespace found most useful.
 
-        They were used at least as often as not; ``least`` lists the others.
+        These were used at least as often as not; ``least`` lists the others.
 
         Args:
             namespace: The namespace whose feedback counts.
-            least: The least useful instead: what was returned and not used.
+            least: List the least useful instead: what was more often returned without use.
             limit: How many at most, at least 1.
 
         Raises:
@@ -320,7 +320,7 @@ class MemoryLearning(MemoryPart):
 
         Args:
             sessions: The file.
-            namespace: The namespace that would learn, whose notes may be named.
+            namespace: The namespace that would learn; lines may name its notes.
 
         Raises:
             InvalidInputError: The file cannot be read.
@@ -391,7 +391,7 @@ class MemoryNamespaces(MemoryPart):
         return self._services.history.snapshot(namespace, name)
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
-        """List the snapshots of a namespace, or with None of all, newest first."""
+        """List the snapshots of a namespace, newest first; None lists those of all namespaces."""
         scope = None if namespace is None else parse_namespace(namespace)
         return self._services.store.history.snapshots(scope)
 
