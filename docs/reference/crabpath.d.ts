@@ -1310,6 +1310,8 @@ export interface components {
             documents: {
                 [key: string]: number;
             };
+            /** @description Whether the verdict names documents; else it is about the answer as a whole. */
+            stated: boolean;
         };
         /**
          * Problem

@@ -115,6 +115,7 @@ def test_earlier_verdicts_on_questions_like_it(app, memory):
     assert shown["texts"] == {one["id"]: one["text"] for one in asked["documents"]}
     past = shown["precedents"][0]
     assert (past["query"], past["user"], past["outcome"]) == (question, "ann-user", 1.0)
+    assert past["stated"] is True
     assert past["similarity"] == pytest.approx(1.0, abs=1e-3)
     assert max(past["documents"].values()) > 0 > min(past["documents"].values())
     assert not any(one["user"] == "bob-user" for one in shown["precedents"])
