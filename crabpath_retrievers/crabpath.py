@@ -270,7 +270,7 @@ class CrabPath(MemoryPart):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the memory."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -283,7 +283,7 @@ class CrabPath(MemoryPart):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, off the event loop."""
+        """Close the memory, off the event loop."""
         await self.aio.close()
 
     def as_retriever(self, **fields: Unpack["RetrieverFields"]) -> "CrabPathRetriever":

@@ -378,9 +378,9 @@ class CrabPathRetriever(BaseRetriever):
         vectors: VectorPlace = None,
         **fields: Unpack[OpeningFields],
     ) -> Self:
-        """A retriever over a memory that exists already, by directory or database URL.
+        """Open a retriever over a memory that exists already, by directory or database URL.
 
-        Takes the same fields as :meth:`from_documents`.
+        ``embeddings`` and ``vectors`` are as for :meth:`from_documents`, and so are further fields.
 
         Raises:
             NotFoundError: There is no memory; nothing is created.

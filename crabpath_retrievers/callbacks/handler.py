@@ -246,13 +246,14 @@ class _Handler:
         most_runs: int = MOST_RUNS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
-        """Record feedback in the memory of ``source``.
+        """Keep the memory in which feedback is recorded, and how events become feedback.
 
         Args:
             source: A ``CrabPathRetriever``, or its memory.
             policy: Which events count as feedback; None for ``OutcomePolicy()``.
             answer: Finds the answer in the output of a chain; None handles common formats.
-            on_receipt: Called with every feedback and its receipt, in the recording thread.
+            on_receipt: Called with every feedback and its receipt, in the recording thread; None
+                for nothing.
             most_runs: Largest number of chains to remember, at least 1.
             keep_seconds: How long to remember a chain, in seconds, above 0.
 
