@@ -78,6 +78,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/query/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer several questions; one that cannot be used refuses all.
+         * @description Right: read.
+         */
+        post: operations["ask_all"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/search": {
         parameters: {
             query?: never;
@@ -188,6 +208,26 @@ export interface paths {
          * @description Right: feedback.
          */
         post: operations["give_feedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/feedback/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo all feedback of a user in the namespace, and delete what it said.
+         * @description Right: admin.
+         */
+        post: operations["forget_feedback"];
         delete?: never;
         options?: never;
         head?: never;
@@ -578,6 +618,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/namespaces/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete all that the namespace asked, said, was taught and has learned.
+         * @description Right: admin.
+         */
+        post: operations["forget_namespace"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/namespaces/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export all that the namespace asked, said, was taught and has learned, as an archive.
+         * @description Right: admin.
+         */
+        get: operations["export_namespace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots": {
         parameters: {
             query?: never;
@@ -658,6 +738,20 @@ export interface components {
             authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
+         * BatchAnswer
+         * @description Answers in the order of their questions.
+         */
+        BatchAnswer: {
+            answers: components["schemas"]["QueryAnswer"][];
+        };
+        /**
+         * BatchBody
+         * @description Questions to answer at once.
+         */
+        BatchBody: {
+            questions: components["schemas"]["QueryBody"][];
+        };
+        /**
          * ChangeList
          * @description Changes of weights, newest first.
          */
@@ -726,6 +820,8 @@ export interface components {
          */
         DocumentList: {
             documents: components["schemas"]["StoredDocument"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * DocumentUse
@@ -756,6 +852,14 @@ export interface components {
             split?: boolean;
             /** @default null */
             cleanup?: ("incremental" | "full") | null;
+        };
+        /**
+         * Download
+         * @description A file.
+         */
+        Download: {
+            name: string;
+            kind: string;
         };
         /**
          * EdgeBody
@@ -842,6 +946,8 @@ export interface components {
          */
         FeedbackList: {
             feedback: components["schemas"]["FeedbackRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * FeedbackRecord
@@ -882,6 +988,44 @@ export interface components {
             relevant: string[] | null;
             /** @description Documents as they were named; null where none were. */
             irrelevant: string[] | null;
+        };
+        /**
+         * ForgetFeedbackBody
+         * @description A user whose feedback is to be deleted.
+         */
+        ForgetFeedbackBody: {
+            user: string;
+        };
+        /**
+         * ForgetNamespaceBody
+         * @description What is deleted.
+         */
+        ForgetNamespaceBody: {
+            /** @description Name of the namespace of the request, against mistakes. */
+            confirm: string;
+            /**
+             * @description Whether files are written anew, so that no byte of it stays.
+             * @default false
+             */
+            erase?: boolean;
+        };
+        /**
+         * ForgottenFeedback
+         * @description Number of feedbacks that were undone, and lost their texts and their user.
+         */
+        ForgottenFeedback: {
+            feedback: number;
+        };
+        /**
+         * ForgottenNamespace
+         * @description Counts of what was deleted.
+         */
+        ForgottenNamespace: {
+            notes: number;
+            turns: number;
+            feedback: number;
+            episodes: number;
+            snapshots: number;
         };
         /**
          * FoundDocument
@@ -1163,6 +1307,8 @@ export interface components {
          */
         NoteList: {
             notes: components["schemas"]["NoteRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * NoteRecord
@@ -1509,6 +1655,8 @@ export interface components {
             sources: {
                 [key: string]: number;
             };
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * StepReport
@@ -1628,6 +1776,8 @@ export interface components {
          */
         TurnList: {
             turns: components["schemas"]["TurnRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * TurnRecord
@@ -1990,6 +2140,45 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
+    ask_all: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BatchBody"];
+            };
+        };
+        responses: {
+            /** @description Answers in the order of their questions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchAnswer"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
     search: {
         parameters: {
             query?: never;
@@ -2035,6 +2224,7 @@ export interface operations {
                 source?: string;
                 under?: string;
                 q?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2075,6 +2265,8 @@ export interface operations {
             header?: {
                 /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
+                /** @description The same request again with the same key has the former answer. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;
@@ -2264,6 +2456,7 @@ export interface operations {
         parameters: {
             query?: {
                 turn_id?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2321,6 +2514,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    forget_feedback: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetFeedbackBody"];
+            };
+        };
+        responses: {
+            /** @description Number of feedbacks that were undone, and lost their texts and their user. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenFeedback"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2496,6 +2728,7 @@ export interface operations {
     read_notes: {
         parameters: {
             query?: {
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2533,8 +2766,8 @@ export interface operations {
     read_turns: {
         parameters: {
             query?: {
-                limit?: number;
                 after?: string;
+                limit?: number;
             };
             header?: {
                 /** @description Another namespace of the token than its first; percent-encoded. */
@@ -3076,6 +3309,80 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FrozenState"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    forget_namespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetNamespaceBody"];
+            };
+        };
+        responses: {
+            /** @description Counts of what was deleted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenNamespace"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    export_namespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A file. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
                 };
             };
             400: components["responses"]["Error400"];
