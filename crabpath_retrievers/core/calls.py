@@ -12,6 +12,8 @@ no limit.
 Progress and logging under ``crabpath_retrievers``. INFO: opening, ingest, learning and maintenance,
 with counts and milliseconds. DEBUG: every turn. WARNING: something that was requested and not done.
 
+Token: what a server is asked to change is stored with the token of the request.
+
 Spans and metrics go through the API of OpenTelemetry, which does nothing until an SDK is set up.
 Names follow the semantic conventions for generative AI; our own begin with ``crabpath.``.
 docs/how-to/trace.md lists all of them.
@@ -84,13 +86,16 @@ Operations = Generator[Operation, Any, T]
 
 
 def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
-    """Ask the driver to call a blocking function; used with ``yield from``."""
+    """Ask the driver to call a blocking function with these arguments; used by ``yield from``."""
     result: T = yield Operation(partial(function, *args, **kwargs))
     return result
 
 
 def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
-    """As :func:`perform`, for a function that may take minutes, such as an ingest."""
+    """Ask the driver to call a function that may take minutes, such as an ingest.
+
+    Arguments are as for :func:`perform`.
+    """
     result: T = yield Operation(partial(function, *args, **kwargs), slow=True)
     return result
 
@@ -98,13 +103,13 @@ def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 def perform_sync_or_async(
     blocking: Callable[[], T], native: Callable[[], Awaitable[T]]
 ) -> Operations[T]:
-    """Ask the driver to perform the form of an operation that suits it, sync or async."""
+    """Ask the driver to perform an operation: ``blocking`` in sync, ``native`` in async calls."""
     result: T = yield Operation(blocking, native)
     return result
 
 
 def run(steps: Operations[T]) -> T:
-    """Drive a computation in the calling thread."""
+    """Drive a computation in the calling thread; return its result."""
     try:
         operation = next(steps)
         while True:
@@ -122,7 +127,7 @@ def run(steps: Operations[T]) -> T:
 
 
 async def arun(steps: Operations[T]) -> T:
-    """Drive a computation without blocking the event loop.
+    """Drive a computation without blocking the event loop; return its result.
 
     One worker thread performs blocking operations and the computation between them until an
     operation has to be awaited: a switch between thread and loop costs more than most operations.
@@ -149,7 +154,7 @@ class _Done(NamedTuple):
 
 
 def _resume(advance: Callable[[], Operation]) -> Operation | _Done:
-    """Advance a computation to its next operation or to its end."""
+    """Advance a computation by ``advance``; return its next operation, or its end."""
     try:
         return advance()
     except StopIteration as stop:
@@ -225,9 +230,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
 
 
 def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
-    """Call ``look`` after growing pauses until it finds something or ``may_come`` is false.
+    """Call ``look`` at once, and again after growing pauses, until it has a result.
 
-    A thread that waits here keeps no other operation of its event loop from working.
+    The pauses end when the result is true, or ``may_come()`` is false; the last result is returned.
+    While the thread sleeps, its place among the event loop's working threads is free for other
+    operations.
     """
     pause = _FIRST_PAUSE
     while not (found := look()) and may_come():
@@ -239,7 +246,11 @@ def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
 
 
 async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
-    """Perform operations from this one up to the next one that has to be awaited."""
+    """Perform ``operation`` and those after it, up to the next one that has to be awaited.
+
+    Returns:
+        That operation, or the end of the computation.
+    """
     cancelled = threading.Event()
 
     def work() -> Operation | _Done:
@@ -280,7 +291,7 @@ class AsyncView(Generic[T]):
     """Methods of another object, off the event loop."""
 
     def __init__(self, blocking: T) -> None:
-        """Wrap ``blocking``, the object with the synchronous methods."""
+        """Keep ``blocking``, the object with the synchronous methods."""
         self._blocking = blocking
 
 
@@ -289,8 +300,8 @@ def off_loop(
 ) -> Callable[Concatenate[AsyncView[T], P], Coroutine[Any, Any, R]]:
     """Make the asynchronous form of a method, for the class body of a view.
 
-    It has the parameters, result, errors and docstring of ``method`` and runs it in a worker
-    thread, as a ``slow`` operation where that is said::
+    The form has the parameters, result, errors and docstring of ``method``, and runs the method in
+    a worker thread: among those of long operations if ``slow``::
 
         class AsyncMemoryGraph(AsyncView[MemoryGraph]):
             traverse = off_loop(MemoryGraph.traverse)
@@ -326,7 +337,7 @@ _CURRENT: ContextVar[_WaitBudget | None] = ContextVar("crabpath_wait_budget", de
 
 @contextmanager
 def limit_waiting(seconds: float) -> Iterator[None]:
-    """Limit the total waiting time inside to ``seconds``; an outer limit takes precedence."""
+    """Limit the total waiting time in a block to ``seconds``; an outer limit takes precedence."""
     outer = _CURRENT.get()
     if outer is not None and not outer.is_over:
         yield
@@ -342,9 +353,10 @@ def limit_waiting(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def track_waiting() -> Iterator[float | None]:
-    """Count the time inside as waiting.
+    """Count the time in a block as waiting.
 
-    Yields the deadline on the clock of ``time.monotonic()``; None without a limit.
+    Yields:
+        The deadline on the clock of ``time.monotonic()``; None without a limit.
     """
     budget = _CURRENT.get()
     if budget is None or budget.is_over:
@@ -387,7 +399,7 @@ def apply_time_limit(method: F) -> F:
 def run_with_timeout(work: Callable[[], T], seconds: float) -> T:
     """Return the result of ``work``, run in a thread that is abandoned on a timeout.
 
-    The thread is a daemon, so that one that never ends does not keep the program from ending.
+    The thread is a daemon: even if it never ends, the program can.
     """
     future = _start(work)
     wait([future], seconds)
@@ -397,9 +409,11 @@ def run_with_timeout(work: Callable[[], T], seconds: float) -> T:
 
 
 async def arun_with_timeout(work: Callable[[], T], seconds: float | None = None) -> T:
-    """As :func:`run_with_timeout`, without blocking the event loop; None waits without limit.
+    """Return the result of ``work``, run in a thread, without blocking the event loop.
 
-    The event loop's own threads are not used: they are few, and closing the loop waits for them.
+    The thread is abandoned after ``seconds``, see :func:`run_with_timeout`; None waits without
+    limit. The event loop's own threads are not used: they are few, and closing the loop waits for
+    them.
     """
     future = _start(work)
     try:
@@ -433,6 +447,24 @@ def _start(work: Callable[[], T]) -> Future[T]:
     return future
 
 
+_TOKEN: ContextVar[str | None] = ContextVar("crabpath_token", default=None)
+
+
+@contextmanager
+def act_for(token: str | None) -> Iterator[None]:
+    """Store the id of a token with all that is changed inside, None for nobody's."""
+    outer = _TOKEN.set(token)
+    try:
+        yield
+    finally:
+        _TOKEN.reset(outer)
+
+
+def find_token() -> str | None:
+    """Find the id of the token for which the caller acts; None without one."""
+    return _TOKEN.get()
+
+
 _QUIET = 2.0  # seconds before progress is shown
 _PAUSE = 10.0  # seconds between lines that stay
 
@@ -443,11 +475,12 @@ def bar(
 ) -> Iterator[Callable[[int], None]]:
     """Show how much is done, the rate and the time left, such as ``indexing 16 of 638, 23/s``.
 
-    On a terminal it is one line that is written over and erased at the end; quick work shows
-    nothing.
+    A terminal shows one line that changes, and is erased at the end; quick work shows nothing.
+    Elsewhere, lines at least ten seconds apart are written to standard error if ``piped``,
+    otherwise nothing.
 
-    With ``piped``, lines at least ten seconds apart are written where standard error is no
-    terminal. Yields a function to call with the number of units just done.
+    Yields:
+        A function to call with the number of units just done.
     """
     live = sys.stderr.isatty()
     begun, due = time.monotonic(), _QUIET
@@ -550,10 +583,12 @@ class ObservedMemory(Protocol):
 
 @contextmanager
 def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
-    """Open a span for an operation on a memory, and record its error if it fails.
+    """Open a span for an operation on a memory; if the block fails, its error is recorded.
 
-    Yields the span, which records only where ``is_recording()``. ``data_source`` is the URL of the
-    memory without password.
+    ``data_source`` is the URL of the memory without password.
+
+    Yields:
+        The span, which only records if its ``is_recording()`` is true.
     """
     span = _tracer.start_span(f"{operation} {data_source}", kind=SpanKind.CLIENT)
     if span.is_recording():
@@ -594,7 +629,10 @@ def captures_content() -> bool:
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
     """Open a span for one query, limit its waiting time, and count and time it in the metrics.
 
-    Yields the span; :func:`describe_turn` adds the result.
+    ``text`` and ``options`` are those of the query, for the span.
+
+    Yields:
+        The span, to which :func:`describe_turn` adds the result.
     """
     begun, failed = time.perf_counter(), dict[str, AttributeValue]()
     limited = limit_waiting(memory.settings.time_limit)
@@ -656,9 +694,9 @@ def describe_turn(span: Span, turn: Turn) -> None:
 def trace_memory(
     operation: str, describe: Callable[[Any], Mapping[str, AttributeValue]] = lambda _: {}
 ) -> Callable[[F], F]:
-    """Trace a method of a component of a memory.
+    """Trace a method of a component of a memory, as ``operation``.
 
-    ``describe`` makes attributes from the result of the method.
+    ``describe`` makes attributes of the span from the result of the method.
     """
 
     def decorate(method: F) -> F:
@@ -681,7 +719,10 @@ def trace_memory(
 def describe_memory(
     span: Span, data_source: str, namespace: object, more: Mapping[str, AttributeValue]
 ) -> None:
-    """Add attributes to the span of an operation on a memory, if it records."""
+    """Add attributes to the span of an operation on a memory, if the span records.
+
+    ``data_source`` is the URL of the memory without password; ``more`` are further attributes.
+    """
     if span.is_recording():
         span.set_attribute("gen_ai.memory.store.id", data_source)
         if isinstance(namespace, str):

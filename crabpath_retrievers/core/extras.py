@@ -32,9 +32,9 @@ def list_missing(modules: Sequence[str]) -> list[str]:
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:
-    """Refuse a feature whose extra is not installed.
+    """Refuse a feature, named ``what``, whose extra is not installed.
 
-    All modules of the extra are needed if none is given.
+    These modules of the extra are needed; all of them if none is given.
     """
     if missing := list_missing(modules or EXTRAS[extra]):
         msg = f"{what} needs {', '.join(missing)}: pip install 'crabpath-retrievers[{extra}]'"
@@ -75,9 +75,9 @@ def require_same_version(package: str, version: str, base: str) -> None:
 
 
 def import_attribute(name: str) -> Any:
-    """Object that ``module:attribute`` names; None for a path or other name.
+    """Import the object that ``module:attribute`` names; None for a path or any other text.
 
-    A module of the current folder is found, too. Importing it may raise any error.
+    A module of the current folder is found, too. Importing may raise any error.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier() or Path(name).exists():
@@ -88,6 +88,9 @@ def import_attribute(name: str) -> Any:
 
 
 def load_attribute(name: str) -> Any:
-    """As :func:`import_attribute`, but called if it is callable, which may raise any error."""
+    """Import the object that ``module:attribute`` names, and call it if it is callable.
+
+    None for a path or any other text. Importing and calling may raise any error.
+    """
     found = import_attribute(name)
     return found() if callable(found) else found

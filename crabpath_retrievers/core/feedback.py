@@ -110,8 +110,8 @@ class Feedback:
         """Validate the fields and normalise texts for storage.
 
         Raises:
-            InvalidInputError: An outcome that is no number in [-1, 1], a field of a wrong type, a
-                correction that is too long, or a document that is called both right and wrong.
+            InvalidInputError: The outcome is no number in [-1, 1], a field has a wrong type, a
+                correction is too long, or a document is called both right and wrong.
         """
         set_ = object.__setattr__
         set_(self, "outcome", validate_outcome(self.outcome))
@@ -184,7 +184,13 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """Collect names of documents: the ids of documents and nodes, and texts as they are."""
+    """Collect names of documents: the ids of documents and nodes, and texts as they are.
+
+    ``given`` is one of them or several; ``field`` is its name in errors.
+
+    Raises:
+        InvalidInputError: An item is neither.
+    """
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):
@@ -193,7 +199,10 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _read_text(name: str, value: object) -> str | None:
-    """Normalise a text for storage; a blank one becomes None."""
+    """Normalise a text for storage; None for None or a blank one.
+
+    ``name`` is that of the field in errors.
+    """
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
@@ -201,7 +210,11 @@ def _read_text(name: str, value: object) -> str | None:
 
 
 def validate_user(name: object) -> str:
-    """Check the name of a user, and normalise it for storage."""
+    """Check the name of a user, and normalise it for storage.
+
+    Raises:
+        InvalidInputError: The name is no text of permitted length.
+    """
     user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
@@ -251,7 +264,10 @@ class Credit:
 
 
 def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
-    """Validate a number in [``least``, 1]: -1 is failure, 1 is success."""
+    """Validate a number in [``least``, 1], where -1 is failure and 1 is success.
+
+    ``name`` is that of the field in errors.
+    """
     return require_number(name, value, least, 1.0)
 
 
@@ -346,12 +362,12 @@ class Baseline:
         """Return the baseline as if one outcome had never entered it.
 
         The mean is an exponential average: the ``later`` outcomes are taken out, newest first, then
-        ``z``, and the later ones are put in again. After ``MOST_LATER`` of them the weight of ``z``
-        in the mean is negligible, and only the count is changed.
+        ``z``, and the later ones are put in again. If there are more than ``MOST_LATER`` later
+        ones, the weight of ``z`` in the mean is negligible, and only the count is changed.
 
         Args:
             z: The outcome to remove.
-            later: Outcomes that entered after it and are still in effect, oldest first.
+            later: Outcomes that entered after ``z`` and are still in effect, oldest first.
         """
         if len(later) > MOST_LATER:
             return Baseline(self.mean, self.count - 1)

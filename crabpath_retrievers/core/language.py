@@ -138,7 +138,10 @@ def require_language(code: str | None) -> str | None:
 
 
 def detect_language(text: str, tokens: Collection[str]) -> str | None:
-    """Detect the language of a text by script or frequent words; None if they tell too little."""
+    """Detect the language of a text by script or frequent words; None if they tell too little.
+
+    ``tokens`` are the normalised words of the text.
+    """
     found = _ALL_FREQUENT.intersection(tokens)
     counts = Counter(language for word in found for language in _LANGUAGES_OF[word])
     if not text.isascii():
@@ -150,7 +153,7 @@ def detect_language(text: str, tokens: Collection[str]) -> str | None:
 
 
 def find_script(text: str) -> str | None:
-    """The language whose script a text or a word has, if it is one of a few."""
+    """Find the language whose script a text or a word has; None if no language alone has it."""
     return next((code for code, script in _SCRIPTS.items() if script.search(text)), None)
 
 

@@ -89,7 +89,7 @@ def require_bounded(condition: object) -> None:
 
 
 def list_ordered_keys(condition: object) -> list[str]:
-    """Keys that a filter compares as larger or smaller; empty for a non-dictionary."""
+    """List the keys that a filter compares as larger or smaller; none for a non-dictionary."""
     keys = []
     for key, value in condition.items() if isinstance(condition, Mapping) else ():
         if key in _GROUPS:
@@ -118,10 +118,13 @@ def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
 def require_numbers(
     condition: object, records: Sequence[Mapping[str, Any]], *, only_dates: bool
 ) -> None:
-    """Refuse a filter that compares a key by size where metadata hold texts under it.
+    """Refuse a filter that compares by size what documents have as texts.
 
-    ``records`` are metadata found without the comparisons by size. With ``only_dates`` only texts
-    that are dates are refused.
+    ``records`` are metadata that were found without the comparisons by size. If ``only_dates``,
+    texts are only refused if they are dates.
+
+    Raises:
+        InvalidInputError: A compared key has such texts, and no numbers.
     """
     for key in list_ordered_keys(condition):
         values = [metadata.get(key) for metadata in records]
@@ -145,7 +148,7 @@ def parse_filter(condition: Mapping[str, Any], store: str, more: Sequence[str] =
         more: Operators that the store has besides, of :data:`OF_LISTS`.
 
     Raises:
-        InvalidInputError: It is none of the language.
+        InvalidInputError: The dictionary is no filter.
     """
     parts = [p for key, value in condition.items() for p in _parse_entry(key, value, store, more)]
     if not condition:
@@ -217,7 +220,10 @@ def _refuse_operator(operator: object, store: str) -> InvalidInputError:
 
 
 def join(operator: str, parts: Sequence[Condition]) -> Condition:
-    """Join conditions by ``$and`` or ``$or``, without those that change nothing."""
+    """Join the conditions ``parts`` by ``$and`` or ``$or``, without those that change nothing.
+
+    A part that decides alone is the result.
+    """
     nothing, decisive = (EVERYTHING, NOTHING) if operator == "$and" else (NOTHING, EVERYTHING)
     if decisive in parts:
         return decisive
@@ -344,7 +350,10 @@ def _parse_text(text: str, *, last: bool) -> datetime | None:
 
 
 def _parse_day(text: str) -> tuple[int, int | None, int | None] | None:
-    """Parse year, month and day of a text without a time; None if there are none, or in doubt."""
+    """Parse year, month and day of a text without a time; None if there is no date, or in doubt.
+
+    Month and day are None if the text does not name them.
+    """
     if found := _PARTIAL.fullmatch(text):
         year, month, day = (int(part) if part else None for part in found.groups())
         return (year, month, day) if year else None
@@ -362,7 +371,10 @@ def _parse_day(text: str) -> tuple[int, int | None, int | None] | None:
 
 
 def _parse_named(text: str) -> tuple[int, int, int | None] | None:
-    """Year, month and day of a normalised text with the name of a month in any known language."""
+    """Parse year, month and day of a normalised text with the name of a month in any language.
+
+    None if there is none; the day is None if the text does not name it.
+    """
     if found := _NAMED.fullmatch(text):
         for size in range(len(found[2]), 2, -1):
             if month := _MONTH_OF.get(found[2][:size]):
@@ -371,7 +383,10 @@ def _parse_named(text: str) -> tuple[int, int, int | None] | None:
 
 
 def _bound(year: int, month: int | None, day: int | None, *, last: bool) -> datetime:
-    """The first or last moment of a year, a month or a day."""
+    """Return the first moment of a year, a month or a day; if ``last``, the last one.
+
+    ``month`` and ``day`` None take the whole year or month.
+    """
     begin = datetime(year, month or 1, day or 1, tzinfo=timezone.utc)
     if not last:
         return begin

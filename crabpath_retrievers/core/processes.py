@@ -80,7 +80,7 @@ class BackgroundWorker:
     """Runs at most one thread at a time, started with the first request and after every pause."""
 
     def __init__(self, work: Callable[[], object], name: str) -> None:
-        """Run ``work`` in a thread called ``name``; its errors are logged."""
+        """Keep ``work``, to run in a thread called ``name``; its errors are logged."""
         self._work, self._name = work, name
         self.leave_to_parent()
         register_owner(self)

@@ -230,7 +230,13 @@ class Query:
 
 
 def parse_moment(name: str, value: object) -> datetime:
-    """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end."""
+    """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is no date.
+    """
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
         raise InvalidInputError(msg)
@@ -238,7 +244,13 @@ def parse_moment(name: str, value: object) -> datetime:
 
 
 def parse_text(name: str, value: object) -> str:
-    """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths."""
+    """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is none of these.
+    """
     text = _spell(value)
     if text is None:
         msg = f"{name} must be a text, not {format_value(value)}"
@@ -258,7 +270,13 @@ def _spell(value: object) -> str | None:
 
 
 def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
-    """Parse one or several texts to a list; a single text is one value, not its characters."""
+    """Parse one or several texts to a list; a single text is one value, not its characters.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: A value is no text, or there are more than 10,000.
+    """
     if isinstance(values, str):
         return [to_storable(values)]
     given = require_list(name, values, "a list of texts")
@@ -266,7 +284,10 @@ def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
 
 
 def require_few(name: str, values: list[Any]) -> list[Any]:
-    """Refuse a list of more than 10,000 values; return any other."""
+    """Return a list of at most 10,000 values; refuse a longer one.
+
+    ``name`` is that of the argument in errors.
+    """
     if len(values) > MOST_IDS:
         msg = f"{name} has {len(values):,} values: give at most {MOST_IDS:,} at a time"
         raise InvalidInputError(msg)
@@ -274,7 +295,13 @@ def require_few(name: str, values: list[Any]) -> list[Any]:
 
 
 def parse_ids(values: object, *, name: str = "ids") -> list[str]:
-    """Parse the ids of one or several documents or nodes, or objects that have an id."""
+    """Parse the ids of one or several documents or nodes, or objects that have an id.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: A value is or has no id, or there are more than 10,000.
+    """
     single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
     found = []
     given = [values] if single else require_list(name, values, "a list of ids or documents")
@@ -296,7 +323,10 @@ def find_id(given: object) -> str | int | UUID | None:
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
-    """List the items of an iterable; refuse a text, and whatever has no items."""
+    """List the items of an iterable; refuse a text, and whatever has no items.
+
+    ``name`` is that of the argument in errors, and ``what`` says what it must be.
+    """
     try:
         if not isinstance(values, (str, bytes, bytearray, Mapping)):
             return list(values)  # type: ignore[call-overload, no-any-return]
@@ -310,7 +340,10 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
 
 
 def require_result(source: object, what: str, found: object, *, fits: bool) -> None:
-    """Refuse the result of a custom part, such as an index or router, that does not fit."""
+    """Refuse the result of a custom part, such as an index or router, unless it ``fits``.
+
+    ``source`` is the part, ``what`` says what it must return, and ``found`` is what it returned.
+    """
     if not fits:
         msg = f"{type(source).__name__} must return {what}, not {format_value(found)}"
         raise InvalidInputError(msg)
@@ -325,7 +358,13 @@ def is_url(place: object) -> bool:
 
 
 def directory_of(name: str, value: object) -> Path:
-    """Make an absolute path with ``~`` expanded; it need not exist."""
+    """Make an absolute path with ``~`` expanded; it need not exist.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is no path, or its name is too long or not in UTF-8.
+    """
     path = parse_path(name, value).absolute()
     with suppress(OSError, RuntimeError, UnicodeEncodeError):
         if len(str(path.resolve()).encode()) <= _MAX_PATH_BYTES:
@@ -338,7 +377,13 @@ def directory_of(name: str, value: object) -> Path:
 
 
 def parse_path(name: str, value: object) -> Path:
-    """Parse a path and expand ``~``; it need not exist."""
+    """Parse a path and expand ``~``; it need not exist.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is no path.
+    """
     why = ""
     try:
         if isinstance(value, (str, os.PathLike)) and str(value):
@@ -373,7 +418,7 @@ def parse_namespace(name: object) -> str:
     """Check a namespace, and normalise it to the text that is stored.
 
     Raises:
-        InvalidInputError: It is no text, is empty or has more than 512 characters.
+        InvalidInputError: The namespace is no text, is empty or has more than 512 characters.
     """
     # Checked as it is stored: what is not stored of a text may be all that there is.
     text = to_name(name) if isinstance(name, str) else ""
@@ -436,12 +481,18 @@ def parse_session(session: object) -> str:
 
 
 def _read_member(place: object, name: str) -> Any:
-    """Read a value of a mapping, or an attribute of another object; None if missing."""
+    """Read ``name`` from a mapping, or from the attributes of another object; None if missing."""
     return place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
 
 
 def parse_label(name: str, value: object) -> str:
-    """Check the type of a task or an action, or another label, and normalise it for storage."""
+    """Check the type of a task or an action, or another label, and normalise it for storage.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The label is no text, is blank or is too long.
+    """
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
         msg = (
@@ -454,7 +505,13 @@ def parse_label(name: str, value: object) -> str:
 def require_number(
     name: str, value: object, least: float = -_MAX_FLOAT, most: float = _MAX_FLOAT
 ) -> float:
-    """Check that a number is within bounds, both inclusive, and return it."""
+    """Check that a number is from ``least`` to ``most``, and return it.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is none.
+    """
     number = to_plain(value)
     if not is_number(number) or not least <= number <= most:
         kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
@@ -464,7 +521,10 @@ def require_number(
 
 
 def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
-    """Explain in one sentence which arguments do not exist, and which similar ones do."""
+    """Explain in one sentence which of the arguments ``given`` are not ``usable``.
+
+    The sentence names similar ones that are; without any it names all.
+    """
     names = list(usable)
     unknown = [name for name in given if name not in names]
     similar = [n for name in unknown for n in get_close_matches(name, names, n=1)]
@@ -472,7 +532,13 @@ def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
 
 
 def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
-    """Check that a whole number is within bounds, both inclusive, and return it."""
+    """Check that a whole number is from ``least`` to ``most``, and return it.
+
+    ``name`` is that of the argument in errors.
+
+    Raises:
+        InvalidInputError: The value is none.
+    """
     count = to_plain(value)
     if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:
         msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
@@ -491,10 +557,9 @@ _TURN = {"turn_id", "namespace", "id"}
 def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
     """Add the block of an answer to the metadata of a returned document.
 
-    The document's own metadata stays as it is. The block is added under ``crabpath``, and its id
-    and score also at the top level unless the document has such keys.
-
-    ``block`` says how the document was found; it has ``id`` and ``score``.
+    ``own`` is the document's metadata, which stays as it is. ``block`` says how the document was
+    found; it has ``id`` and ``score``. It is added under ``crabpath``; id and score are also added
+    at the top level, unless the document has such keys.
     """
     added = [name for name in _SHORTCUTS if name not in own]
     shortcuts = {name: block[name] for name in added}
@@ -532,10 +597,10 @@ _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earl
 def complete_note_metadata(
     own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Complete the metadata of a returned note by all keys that document templates may use.
+    """Add to the metadata of a returned note all keys that document templates may use.
 
-    Keys that all samples of documents have and the note lacks become empty strings; ``source`` and
-    ``title`` are never empty.
+    Keys that all ``samples`` of documents have and the note lacks become empty strings; ``source``
+    and ``title`` are never empty.
     """
     known = list(samples)
     common = [key for key in (known[0] if known else ()) if all(key in other for other in known)]

@@ -335,7 +335,10 @@ class StoredWeight(NamedTuple):
         return floor + (weight - floor) * math.exp(_DECAY_RATES[authority] * (decay_at - exponent))
 
     def move_to(self, exponent: float) -> "StoredWeight":
-        """Weight as of another exponent; of an earlier one, the weight that decayed to it."""
+        """Return the weight as of another exponent.
+
+        For an earlier exponent it is the weight that would have decayed to this one.
+        """
         growth = min(self._compute_growth(exponent), _MAX_GROWTH)
         weight = self.floor + (self.weight - self.floor) * math.exp(growth)
         return self._replace(weight=weight, decay_at=exponent)
@@ -382,9 +385,9 @@ def make_turn_id() -> str:
 
 
 def is_recent_id(name: str, seconds: float) -> bool:
-    """Whether an id begins with a time that is at most so many seconds from now.
+    """Whether an id begins with a time that is at most ``seconds`` from now.
 
-    Ids of :func:`make_turn_id` and of LangChain's runs begin with one; others are not recent.
+    Ids of :func:`make_turn_id` and of LangChain's runs begin with a time; others are not recent.
     """
     try:
         made = int(name[:13].replace("-", "", 1)[:12], 16) / 1000
@@ -496,7 +499,7 @@ class LazySteps(Sequence[WalkStep]):
     __slots__ = ("_builders", "_steps")
 
     def __init__(self, builders: Iterable[Callable[[], WalkStep]]) -> None:
-        """Call ``builders``, one per step, at first use."""
+        """Keep ``builders``, one per step, which are called at first use."""
         self._builders = tuple(builders)
         self._steps: tuple[WalkStep, ...] | None = None
 
@@ -734,7 +737,7 @@ class Turn:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Turn":
-        """The inverse of :meth:`to_dict`."""
+        """Build the record from data of :meth:`to_dict`."""
         return cls(
             **{
                 **data,

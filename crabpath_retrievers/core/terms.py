@@ -61,7 +61,10 @@ def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
-    """Find the terms of an ASCII text by regular expressions, in a third of the time."""
+    """Find the terms of an ASCII text by regular expressions, in a third of the time.
+
+    ``common`` are words that the text also has in lower case.
+    """
     for found in _ASCII_NAMES.finditer(text):
         names: list[str] = []
         for word in _ASCII_WORD.finditer(text, *found.span()):
@@ -78,7 +81,11 @@ def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str
 
 
 def _is_common(text: str, start: int, end: int, common: AbstractSet[str]) -> bool:
-    """Whether the place of a word in the text alone explains its capital letter."""
+    """Whether the place of a word in the text alone explains its capital letter.
+
+    ``start`` and ``end`` are the word's places, ``common`` words that the text also has in lower
+    case.
+    """
     if text[start:end].casefold() not in common:
         return False
     before = text[max(0, start - _NEAR) : start].rstrip(" \"'(“„«")
@@ -86,7 +93,7 @@ def _is_common(text: str, start: int, end: int, common: AbstractSet[str]) -> boo
 
 
 def _list_names(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the two to four words that stand together in a run of capitalised words."""
+    """Yield every two to four words that stand side by side in a run of capitalised words."""
     yield from pairwise(words)
     if len(words) > 2:  # noqa: PLR2004
         for size in range(3, min(len(words), _MAX_NAME_WORDS) + 1):

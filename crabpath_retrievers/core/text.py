@@ -177,7 +177,10 @@ def format_time(seconds: float) -> str:
 
 
 def find_first_line(text: str, longest: int = 100) -> str:
-    """Find the first line that is no Markdown heading, else the first; cut, with single spaces."""
+    """Find the first line that is no Markdown heading; without one, the first line.
+
+    The line is cut at ``longest`` characters, with single spaces.
+    """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
     return shorten_text(first, longest)
@@ -186,7 +189,8 @@ def find_first_line(text: str, longest: int = 100) -> str:
 def shorten_text(text: str, longest: int) -> str:
     """Join a text by single spaces and cut it after at most ``longest`` characters.
 
-    It is cut between words, or anywhere in a script that does not part them, and then ends in "…".
+    A text that is cut ends in "…". The cut is between words, or anywhere in a script that does not
+    separate words.
     """
     line = " ".join(text[: 10 * longest].split())
     if len(line) <= longest and len(text) <= 10 * longest:
@@ -327,7 +331,7 @@ _USUAL = {sign: sign - 0xFEE0 for sign in _NARROW}
 
 
 def _split_signed(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split a text into its tokens with signs, in order, and further words that its signs make.
+    """Split a text into its tokens with signs, and further words that its signs make.
 
     Of "C++ -O2" the tokens are "c++" and "o2", the further words "c" and "-o2"; signs are wide.
     """
@@ -405,13 +409,11 @@ _ANY_WORD = re.compile(r"\w+")
 def list_searched_words(text: str, language: str | None = None) -> list[str]:
     """List the words by which a text is found: its tokens, and other forms of its words.
 
-    "C#" is "c" and a word of its own, and so are "C++", "-O2", ".NET" and "> 5".
-    Two neighbouring characters of a script without spaces, and two syllables of Korean, are a word.
-    "26.3.19" is also "26_3_19"; "read_timeout" and "ReadTimeout" are also "read", "timeout",
-    but not in code, where nearly every word has parts. Words of other languages than English
-    have forms, see :func:`_list_forms`.
-
-    Without a language it is detected.
+    "C#" is "c" and a word of its own, and so are "C++", "-O2", ".NET" and "> 5". Two neighbouring
+    characters of a script without spaces, and two syllables of Korean, are a word. "26.3.19" is
+    also "26_3_19"; "read_timeout" and "ReadTimeout" are also "read", "timeout", but not in code,
+    where nearly every word has parts. Words of other languages than English have forms, see
+    :func:`_list_forms`. ``language`` None detects the language.
     """
     tokens = list_distinct_words(text)
     if not text.isascii():
@@ -434,7 +436,7 @@ def fold_plural(word: str) -> str:
 
 
 def fold_plurals(words: Iterable[str]) -> frozenset[str]:
-    """Words with :func:`fold_plural`."""
+    """Return the words, each with :func:`fold_plural`."""
     return frozenset(map(fold_plural, words))
 
 
@@ -457,8 +459,8 @@ def list_with_plurals(words: Iterable[str]) -> list[str]:
 def is_opposed(text: str, other: str) -> bool:
     """Whether two questions differ in who does what to whom, or in what is denied.
 
-    They have the same words in another order with the same beginning or end; or most of their words
-    in common, and one of them has a negation and the other one has none.
+    Opposed questions have the same words in another order with the same beginning or end; or most
+    of their words in common, and a negation in only one of them.
     """
     words, others = list_name_words(text), list_name_words(other)
     if _has_negation(text, words) != _has_negation(other, others):
@@ -476,8 +478,9 @@ def _has_negation(text: str, words: Iterable[str]) -> bool:
 def list_query_words(text: str, language: str | None = None) -> list[str]:
     """List the words that a query searches for, as :func:`list_searched_words` finds them.
 
-    A character of a script without spaces is a word only if none stands beside it. Where a few
-    words do not tell the language, they also get the forms of German words.
+    A character of a script without spaces is a word only if none stands beside it. ``language``
+    None detects the language; if a few words do not tell it, they also get the forms of German
+    words.
     """
     words = list_distinct_words(text)
     detected = None if language else detect_language(text[:_SAMPLE], words) or _DEFAULT
@@ -538,8 +541,9 @@ def _list_forms(
 
     Args:
         text: Any text.
-        chosen: Language that is set for the text, if any; only some languages have forms.
-        detected: Language otherwise; a word in a language's own script is in that language.
+        chosen: Language that is set for the text, None if none is; only some languages have forms.
+        detected: Language otherwise, None if unknown; a word in a language's own script is in that
+            language.
         shortest: Least letters of a stem whose end is a form, too, as it may be a compound.
     """
     base = chosen or detected
@@ -566,7 +570,11 @@ def _list_forms(
 
 
 def drop_foreign_forms(frequencies: Mapping[str, int]) -> dict[str, int]:
-    """Drop forms rarer than their word: most texts with it are in languages without forms."""
+    """Drop forms of words that are rarer than their word.
+
+    ``frequencies`` are by word and form. If a form is rarer, most texts with the word are in
+    languages without forms.
+    """
     kept = dict(frequencies)
     for form in [f for f in frequencies if f.endswith(_FORM)]:
         of = [w for w in frequencies if _FORM not in w and w.startswith(form[:-1])]
@@ -625,7 +633,7 @@ def hash_texts(*values: str) -> str:
 
 
 def hash_question(namespace: str, question: str) -> str:
-    """Hash a question in a namespace to an id, by its tokens in order and its signs."""
+    """Hash a question in a namespace to an id, by the question's tokens in order and its signs."""
     words = " ".join(tokenise(question)) or question.strip()
     if signs := find_signs(question):
         words += "\n" + " ".join(sorted(signs))
@@ -663,7 +671,10 @@ def normalise_name(name: str) -> str:
 
 
 def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
-    """List names by which a text may mention a document, with and without bracketed words."""
+    """List names by which a text may mention a document: its title and ``aliases``, normalised.
+
+    Each is listed with and without words in brackets, if it is specific enough.
+    """
     keys: dict[str, None] = {}
     for name in (title, *aliases):
         short = " ".join(name.split())  # in long white space a match would take quadratic time
@@ -795,7 +806,7 @@ class IndexedWords(NamedTuple):
 
     @classmethod
     def from_text(cls, title: str, content: str, language: str | None = None) -> "IndexedWords":
-        """Cut a title and a text into words, in a given or detected language."""
+        """Split a title and a text into words; ``language`` None detects the language."""
         tokens = list_searched_words(prepend_title(title, content), language)
         return cls(" ".join(tokens), encode_terms(tokens))
 
@@ -811,7 +822,7 @@ class QueryInformation(NamedTuple):
 
     @classmethod
     def from_idf(cls, idf: Mapping[str, float]) -> "QueryInformation":
-        """Build it from inverse document frequencies by word; only the first 255 count."""
+        """Make the information from inverse document frequencies by word; only 255 words count."""
         first = dict(list(idf.items())[:_ABSENT])
         return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))
 

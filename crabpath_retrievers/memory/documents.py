@@ -131,7 +131,10 @@ def list_documents(
 
 
 def _find_by_words(services: Services, words: str) -> list[Node]:
-    """Find chunks with any of the rarest words of a text, best first, up to a fixed number."""
+    """Find chunks with any of the rarest words of the text ``words``, best first.
+
+    At most a fixed number of them are found.
+    """
     store, settings = services.store, services.settings.seeds
     wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
     with store.open_reader() as read:
@@ -165,7 +168,7 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
 
 
 def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
-    """Make the test whether metadata have all the wanted values; None where all do."""
+    """Make the test whether metadata have all the wanted values; None if none are wanted."""
     if wanted is None:
         return None
     require_bounded(wanted)
@@ -345,7 +348,11 @@ def _forget_namespace(services: Services, namespace: str) -> Forgotten:
 
 
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
-    """Check vectors by id, and scale them to length 1."""
+    """Check vectors, given by id, and scale them to length 1.
+
+    Raises:
+        InvalidInputError: They are no mapping from ids to vectors.
+    """
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):
@@ -513,7 +520,7 @@ def _make_recipe(services: Services, chunking: Chunking) -> "Recipe":
 def _read_parts(
     services: Services, files: Sequence[SourceFile], chunking: Chunking
 ) -> Iterator[Part]:
-    """Make the parts in this process."""
+    """Read, split and embed files in this process, as parts of some files each."""
     maker = PartMaker(
         services.store.catalog, chunking, services.ingest.embedder, services.store.language
     )

@@ -60,13 +60,13 @@ class MemoryLearning(MemoryPart):
 
         For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
         was away. What another process has learned, such as ``crabpath learn``, is read from the
-        graph store until this has indexed it.
+        graph store until this process has indexed it.
 
         Returns:
             How much was applied, refused, or cannot be learned from.
 
         Raises:
-            StoreError: A store failed; the rest goes on waiting.
+            StoreError: A store failed; the rest stays waiting.
         """
         return self._services.recorder.learn_waiting()
 
@@ -138,11 +138,11 @@ class MemoryLearning(MemoryPart):
     ) -> list[DocumentUse]:
         """List the chunks and notes that feedback of a namespace found most useful.
 
-        They were used at least as often as not; ``least`` lists the others.
+        These were used at least as often as not; ``least`` lists the others.
 
         Args:
             namespace: The namespace whose feedback counts.
-            least: The least useful instead: what was returned and not used.
+            least: List the least useful instead: what was more often returned without use.
             limit: How many at most, at least 1.
 
         Raises:
@@ -219,9 +219,10 @@ class MemoryLearning(MemoryPart):
         *,
         user: str | None = None,
         source: RewardSource | None = None,
+        token: str | None = None,
         namespace: str | None = None,
     ) -> list[Receipt]:
-        """Undo all feedback of one user or one source, the latest first.
+        """Undo all feedback of one user, source or token, the latest first.
 
         Each feedback is undone as by ``CrabPath.undo``, in a transaction of its own; so are the
         notes that its corrections created.
@@ -229,35 +230,39 @@ class MemoryLearning(MemoryPart):
         Args:
             user: The user whose feedback is undone.
             source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
+            token: Instead, or with them: id of the token of a server that gave it.
             namespace: Only feedback of this namespace; None for all.
 
         Returns:
             One receipt for each feedback.
 
         Raises:
-            InvalidInputError: Neither user nor source was given, or one cannot be used.
+            InvalidInputError: None of the three was given, or one cannot be used.
         """
-        return self._services.history.undo_all(user, source, namespace)
+        return self._services.history.undo_all(user, source, token, namespace)
 
     @trace_memory("delete_memory", count_records)
-    def forget_feedback(self, *, user: str, namespace: str | None = None) -> int:
-        """Undo all feedback of a user, and delete its answers, corrections and the user's name.
+    def forget_feedback(
+        self, *, user: str | None = None, token: str | None = None, namespace: str | None = None
+    ) -> int:
+        """Undo all feedback of a user or token, and delete its answers, corrections and users.
 
         The questions stay: they belong to the namespace. ``CrabPath.forget(erase=True)`` then takes
         what was deleted out of the files.
 
         Args:
             user: The user whose feedback is deleted.
+            token: Instead, or with ``user``: id of the token of a server that gave it.
             namespace: Only feedback of this namespace; None for all.
 
         Returns:
             The number of feedbacks.
 
         Raises:
-            InvalidInputError: An argument cannot be used.
+            InvalidInputError: Neither was given, or an argument cannot be used.
         """
-        giver = FeedbackFilter.of(user=user, source=None, namespace=namespace)
-        self.undo_all(user=user, namespace=namespace)
+        self.undo_all(user=user, token=token, namespace=namespace)
+        giver = FeedbackFilter.of(user=user, source=None, namespace=namespace, token=token)
         with limit_waiting(self._services.settings.time_limit):
             return self._services.store.write(drop_said, giver.where())
 
@@ -348,7 +353,7 @@ class MemoryLearning(MemoryPart):
 
         Args:
             sessions: The file.
-            namespace: The namespace that would learn, whose notes may be named.
+            namespace: The namespace that would learn; lines may name its notes.
 
         Raises:
             InvalidInputError: The file cannot be read.
@@ -420,7 +425,7 @@ class MemoryNamespaces(MemoryPart):
         return self._services.history.snapshot(namespace, name)
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
-        """List the snapshots of a namespace, or with None of all, newest first."""
+        """List the snapshots of a namespace, newest first; None lists those of all namespaces."""
         scope = None if namespace is None else parse_namespace(namespace)
         return self._services.store.history.snapshots(scope)
 

@@ -81,7 +81,13 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """Check the fields of a note, and normalise them for storage."""
+    """Check the fields of a note, and normalise them for storage.
+
+    ``wrong`` are ids of nodes that the note contradicts.
+
+    Raises:
+        InvalidInputError: A field cannot be used.
+    """
     title, name = fields.get("title", ""), fields.get("id")
     untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -106,7 +112,21 @@ def save_note(
     asked: NoteQuestion | None,
     logged: StoredTurn | None = None,
 ) -> str:
-    """Save a note, unless it is stored with the same content already; returns its id."""
+    """Save a note, unless it is stored with the same content already; return its id.
+
+    Args:
+        services: The memory.
+        kind: Kind of the note.
+        namespace: Namespace that finds the note.
+        said: Content of the note.
+        authority: Name of its authority.
+        asked: The question that it answers; None without one.
+        logged: The turn that it corrects; None without one.
+
+    Raises:
+        InvalidInputError: A field cannot be used, or the namespace is frozen.
+        NotFoundError: A related or wrong node does not exist.
+    """
     store = services.store
     store.require_in_place()  # else what is acknowledged would be lost
     rank, owner = Authority.of(authority), parse_namespace(namespace)
@@ -139,7 +159,11 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """Find the record of a turn by its id."""
+    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all.
+
+    Raises:
+        NotFoundError: There is no such turn.
+    """
     scope = None if namespace is None else parse_namespace(namespace)
     name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
@@ -171,7 +195,10 @@ def list_turns(
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Find the returned documents that a text contradicts in nearly the same words; their ids."""
+    """Find the ids of a turn's documents that a text contradicts in nearly the same words.
+
+    ``logged`` is the turn.
+    """
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch

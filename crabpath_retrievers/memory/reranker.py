@@ -36,10 +36,10 @@ class ModelReranker:
     """
 
     def __init__(self, model: HostReranker, timeout: float) -> None:
-        """Re-order by ``model``, for at most ``timeout`` seconds a question.
+        """Keep the model, and the ``timeout`` in seconds that a question may take.
 
         Raises:
-            InvalidInputError: It is no cross-encoder and no compressor.
+            InvalidInputError: The model is no cross-encoder and no compressor.
         """
         if not isinstance(model, (BaseCrossEncoder, BaseDocumentCompressor)):
             msg = (
@@ -98,7 +98,7 @@ class ModelReranker:
 
 
 def _to_document(node: Node) -> Document:
-    """Make a document with its id in the metadata, too: compressors may drop the other one."""
+    """Make a document with its id also in the metadata: compressors may drop ``Document.id``."""
     metadata = {**node.metadata, METADATA_KEY: {"id": node.id}}
     return Document(id=node.id, page_content=node.content, metadata=metadata)
 

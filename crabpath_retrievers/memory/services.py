@@ -198,7 +198,10 @@ class Services:
         return Recorder(store, learner, self.identity.embed_text, tune, rank)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
-        """Fill the index, finish an ingest, and learn from feedback that waits."""
+        """Fill the index, finish an ingest or a change of the embedder, and learn what waits.
+
+        If ``reindex``, all vectors are indexed again; otherwise only those that are missing.
+        """
         if self.index.read_only:
             return
         if self.store.catalog.holds_new_vectors():  # a change of the embedder was interrupted
@@ -317,7 +320,7 @@ class Services:
         return 0.0 if oldest is None else max(0.0, time.time() - oldest)
 
     def warn_if_temporary(self) -> None:
-        """Warn once that a memory without a path loses its learning when it closes."""
+        """Warn once that what a memory without a path has learned is lost when it closes."""
         if self._is_temporary:
             self._is_temporary = False
             _log.warning(
@@ -336,20 +339,23 @@ class Services:
         return vector
 
     def save_vectors_place(self, meta: Mapping[str, str]) -> None:
-        """Store where the vectors are kept, unless ``meta`` of the graph store says so."""
+        """Store where the vectors are kept, unless the metadata ``meta`` of the store say so."""
         place = vectors_place(self.index)
         if place != meta.get("vectors", OWN):
             self.store.write(put_meta, {"vectors": place})
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
-        """Delete the vectors of a deleted namespace, whose last clock says which it had."""
+        """Delete the vectors of a deleted namespace; its last ``clock`` tells which it had."""
         if clock.learned or clock.notes:
             self.episodes.forget(clock.key)
         if clock.notes:
             self.notes.forget(clock.key)
 
     def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Find the k nodes nearest to a node: keys and similarities, nearest first."""
+        """Find the k nodes nearest to the node ``node_id``, nearest first: keys and similarities.
+
+        ``links`` does the reading.
+        """
         read = cast("Reader", links.source)
         (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
@@ -361,7 +367,7 @@ class Services:
 
 
 def make_lesson_hook(settings: Settings) -> AfterLesson | None:
-    """Return the hook that runs the autotuner when it is due; None where it is off."""
+    """Return the hook that runs the autotuner when it is due; None if the settings turn it off."""
     if not settings.autotune.enabled:
         return None
     part = load_part("crabpath_retrievers.parts.operation.maintenance.autotune")
@@ -386,7 +392,7 @@ class MemoryPart:
     """Methods of a memory over its services."""
 
     def __init__(self, services: Services) -> None:
-        """Work on the memory that has these services."""
+        """Keep the services of the memory."""
         self._all_services = services
 
     @property
@@ -404,11 +410,11 @@ class OptionalPart(Generic[T]):
     """An attribute of a memory that an optional part brings; it is imported at first use."""
 
     def __init__(self, place: str) -> None:
-        """Name its module below ``crabpath_retrievers.parts``, and its class: ``module:Class``."""
+        """Keep ``place``, as ``module:Class``: a module below ``crabpath_retrievers.parts``."""
         self._place = place
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Keep the name, under which each memory stores its own component."""
+        """Keep the name of the attribute: each memory stores its own component under it."""
         self._name = name
 
     @overload
@@ -416,7 +422,7 @@ class OptionalPart(Generic[T]):
     @overload
     def __get__(self, memory: MemoryPart, owner: type) -> T: ...
     def __get__(self, memory: MemoryPart | None, owner: type) -> "T | OptionalPart[T]":
-        """Make the component of a memory."""
+        """Make the component of a memory at first use; the attribute itself for None."""
         if memory is None:
             return self
         module, _, name = self._place.partition(":")
@@ -427,7 +433,10 @@ class OptionalPart(Generic[T]):
 
 
 def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: bool) -> str | None:
-    """Check where a memory is to be; return its place, None for a temporary one."""
+    """Check where a memory is to be; return its place, None for a temporary one.
+
+    ``create`` False refuses a place without a memory; ``vectors`` must have a place, too.
+    """
     place = None if path is None else place_of(path)
     require_known_vectors(vectors, place)
     if not create:
@@ -444,7 +453,13 @@ def _open_graph(
     settings: Settings,
     undo: ExitStack,
 ) -> tuple[str, GraphStore]:
-    """Open the graph store of a memory, in a new directory if it is temporary; and its place."""
+    """Open the graph store of a memory, in a new directory if ``place`` is None.
+
+    ``undo`` closes the store, and deletes the directory.
+
+    Returns:
+        The place; and the store.
+    """
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
         undo.callback(shutil.rmtree, place, ignore_errors=True)
@@ -458,7 +473,13 @@ def _open_graph(
 def _open_stores(
     opened: tuple[str, GraphStore], vectors: VectorPlace, time_limit: float, undo: ExitStack
 ) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
-    """Open the vector index of a graph store; returns both and metadata; ``undo`` closes it."""
+    """Open the vector index that belongs to a graph store.
+
+    ``opened`` is the place and the store; ``undo`` closes the index.
+
+    Returns:
+        The store; the index; and the metadata of the store.
+    """
     place, store = opened
     with limit_waiting(time_limit):
         meta = store.catalog.meta()
@@ -468,13 +489,13 @@ def _open_stores(
 
 
 def _close_within(seconds: float, stack: ExitStack) -> None:
-    """Close parts; all their waiting for servers takes no longer than a time limit."""
+    """Close the parts on ``stack``; their waiting for servers takes at most ``seconds`` in all."""
     with limit_waiting(seconds):
         stack.close()
 
 
 def _router_of(router: Any) -> Router:
-    """Make a router of the argument ``router``: a router, or a chat model."""
+    """Make a router of the argument ``router``: a router itself, or a chat model."""
     is_router = all(callable(getattr(router, name, None)) for name in ("route", "aroute"))
     if is_router and not isinstance(router, type):
         ready: Router = router
@@ -494,7 +515,7 @@ def _require_linker(linker: Any) -> Linker:
 
 
 def _close_all(*parts: Recorder | VectorIndex | GraphStore) -> None:
-    """Close every part in order, also when closing one of them fails."""
+    """Close every part in order, even if closing one of them fails."""
     with ExitStack() as stack:
         for part in reversed(parts):
             stack.callback(part.close)
@@ -524,9 +545,10 @@ class Readiness:
 def check_open_memory(
     store: GraphStore, index: VectorIndex, identity: EmbedderFingerprint
 ) -> Readiness:
-    """Whether both stores of an open memory answer within a second; never raises.
+    """Check whether both stores of an open memory answer within a second; never raises.
 
     A memory whose embedder another process has changed is not ready: it refuses all questions.
+    ``identity`` compares the embedders.
     """
 
     def ask_database() -> None:
@@ -550,7 +572,11 @@ def add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
 
 
 def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness:
-    """Ask one part after the other, all of them within a second."""
+    """Call the functions ``parts``, by name, one after the other, within a second in all.
+
+    Returns:
+        Ready, with the reason ``good``; or not ready, with the first part that failed.
+    """
     until = monotonic() + PATIENCE
     for name, ask in parts.items():
         try:
@@ -565,7 +591,11 @@ def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness
 
 
 def _wait_for(ask: Callable[[], object], seconds: float) -> None:
-    """Ask in a thread, at most some seconds: some drivers do not keep short limits."""
+    """Call ``ask`` in a thread, for at most ``seconds``: some drivers exceed short limits.
+
+    Raises:
+        TimeoutError: There was no answer in time.
+    """
 
     def ask_briefly() -> None:
         with shorten_waiting(seconds):

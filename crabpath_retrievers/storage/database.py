@@ -169,7 +169,7 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
 def open_connection(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
     """Open a connection; the wait for it counts towards the time limit of the call.
 
-    A ``lazy`` one may lose commits in a power failure, until another commit syncs them.
+    A ``lazy`` connection may lose commits in a power failure, until another commit syncs them.
     """
     with track_waiting():
         connection = engine.connect().execution_options(**{_LAZY: lazy})
@@ -193,7 +193,10 @@ def ensure_private_directory(path: Path) -> Path:
 
 
 def _explain_unwritten(path: Path, error: Exception | None = None) -> StoreError:
-    """Explain why a directory cannot be written: no room, or a missing right."""
+    """Explain why a directory cannot be written: no room, or a missing right.
+
+    ``error`` is that of the attempt; None counts as a missing right.
+    """
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return build_disk_full_error(str(path))
     msg = f"the store directory {path} cannot be written: change its permissions or choose another"
@@ -255,9 +258,9 @@ def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
-    """Translate driver errors into ``StoreError`` and its subclasses, which say what to do.
+    """Translate driver errors in a block into ``StoreError`` and its subclasses.
 
-    What a signal handler raised comes out as it is.
+    These say what to do. An exception that a signal handler raised leaves the block unchanged.
     """
     known = sys.exc_info()[1]
     try:
@@ -360,8 +363,10 @@ def lock_schema(connection: sa.Connection) -> None:
 def process_lock(engine: sa.Engine, name: str, *, wait: bool) -> Iterator[bool]:
     """Keep other processes from doing the same work; the lock ends with the process.
 
-    ``name`` is the name of the work, such as ``"ingest"``. Yields whether the lock is held, which
-    with ``wait`` it always is.
+    ``name`` is the name of the work, such as ``"ingest"``.
+
+    Yields:
+        Whether the lock is held; if ``wait``, it always is.
     """
     held = (
         _file_lock(engine, name, wait)
@@ -393,7 +398,11 @@ def _file_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # n
 def _advisory_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # noqa: FBT001
     """Hold an advisory lock of an open transaction, for which even a pooler keeps its connection.
 
-    Who waits polls for the lock: waiting in the server would take a connection, too.
+    ``name`` is the name of the work. If ``wait``, the lock is polled for until it is free: waiting
+    in the server would take a connection, too.
+
+    Yields:
+        Whether the lock is held.
     """
     apart = engine.execution_options(isolation_level="READ COMMITTED")
     with apart.connect() as connection:
@@ -433,11 +442,11 @@ _PARTS = sa.text(
 
 
 def rewrite_tables(engine: sa.Engine, time_limit: float) -> bool:
-    """Write all tables of a store anew, with indexes and statistics; returns whether it could.
+    """Write all tables of a store anew, with indexes and statistics; return whether it could.
 
-    It waits for each table in short turns, between which queries pass.
-
-    False if others use a table all the time, or may still read deleted rows.
+    Each table is waited for in short turns, a fifth of ``time_limit`` seconds altogether, so that
+    queries run between them. False if other connections use a table all the time, or may still read
+    deleted rows.
     """
     with translate_database_errors(engine), engine.begin() as connection:
         names = connection.exec_driver_sql(OWN_TABLES).scalars().all()

@@ -31,7 +31,10 @@ class FullText(Protocol):
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of those of the nodes that are indexed, each with its key."""
+        """Read the words of the nodes with these keys, each with its key.
+
+        Nodes that are not indexed are left out.
+        """
 
     def defer(self, connection: sa.Connection) -> None:
         """Postpone work that is faster done once for many nodes."""
@@ -42,7 +45,11 @@ class FullText(Protocol):
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first."""
+        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first.
+
+        ``idf`` has the terms with their weights in nats; ``mean_length`` is that of all texts in
+        tokens; at most ``limit`` nodes are found.
+        """
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
@@ -77,7 +84,10 @@ class Fts5:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of those of the nodes that are indexed, each with its key."""
+        """Read the words of the nodes with these keys, each with its key.
+
+        Nodes that are not indexed are left out.
+        """
         query = "SELECT rowid, tokens FROM crabpath_fulltext WHERE rowid = ?"
         with open_driver_cursor(connection) as cursor:
             rows = [row for key in keys for row in cursor.execute(query, (key,))]
@@ -99,7 +109,10 @@ class Fts5:
         limit: int,
         mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first."""
+        """Find nodes with any of the terms of ``idf``: keys with BM25 scores ≥ 0, best first.
+
+        Arguments are as for :meth:`FullText.search`.
+        """
         match = " OR ".join(f'"{term}"' for term in idf)
         # The column "rank" would prepare and sort in a second statement.
         query = (
@@ -181,7 +194,10 @@ class TsVector:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of those of the nodes that are indexed, each with its key."""
+        """Read the words of the nodes with these keys, each with its key.
+
+        Nodes that are not indexed are left out.
+        """
         query = sa.text(
             "SELECT node, tsvector_to_array(tokens) FROM crabpath_fulltext WHERE node = ANY(:keys)"
         )
@@ -200,11 +216,11 @@ class TsVector:
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms: keys with BM25 scores ≥ 0, best first.
+        """Find nodes with any of the terms of ``idf``: keys with BM25 scores ≥ 0, best first.
 
-        ``ts_rank`` uses neither idf nor length, but saturates with the frequency f of a term as
-        BM25 does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It replaces the
-        saturated term frequency of BM25 here.
+        Arguments are as for :meth:`FullText.search`. ``ts_rank`` uses neither idf nor length, but
+        grows with the frequency f of a term as BM25 does: 1, 1.25, 1.36, … (the sum of 1/j² up to
+        f) times a constant. It replaces BM25's function of the frequency here.
         """
         terms = [f"'{term}'" for term in idf]
         score = " + ".join(["%s::float * ts_rank(f.tokens, %s::tsquery)"] * len(terms))
@@ -250,7 +266,7 @@ def _is_tied(rows: Sequence[tuple[int, float]], limit: int) -> bool:
 
 
 def get_fulltext_index(dialect: str) -> FullText:
-    """The full-text index for an SQLAlchemy dialect name."""
+    """Return the full-text index for an SQLAlchemy dialect name."""
     return Fts5() if dialect == "sqlite" else TsVector()
 
 
@@ -258,14 +274,17 @@ class FullTextReader(Queries):
     """Searches of the full-text index on a reading connection."""
 
     def __init__(self, store: ReadableStore, index: FullText) -> None:
-        """Read ``index`` from ``store``."""
+        """Keep the store to read from, and its full-text index."""
         super().__init__(store)
         self._index = index
 
     def search(
         self, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms: keys with BM25 scores, best first."""
+        """Find nodes with any of the terms of ``idf``: keys with BM25 scores, best first.
+
+        Arguments are as for :meth:`FullText.search`.
+        """
         if not idf:
             return []
         with self._store.connect() as connection:

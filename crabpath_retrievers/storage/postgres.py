@@ -49,7 +49,7 @@ class RepeatingCursor(psycopg.Cursor[Any]):
     """Repeats a statement that is a transaction of its own when the server ended it."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> "RepeatingCursor":
-        """Override of the driver."""
+        """Execute ``query`` with ``params``, as the driver's cursor does."""
         connection = self.connection
         for pause in PAUSES:
             try:
@@ -124,11 +124,12 @@ def connect_within(arguments: Mapping[str, Any], seconds: float) -> LimitedConne
     Args:
         arguments: Arguments of the driver, whose own time limits take precedence; with
             ``prepare_threshold`` as text, where "None" and "0" mean no prepared statements.
-        seconds: Limit for calls without one; the driver rounds up to at least 2 seconds.
+        seconds: Limit for calls without one of their own; the driver rounds up to at least 2
+            seconds.
 
     Raises:
-        ConfigurationError: A pooler does not pass the schema on, or an option is not known.
-        psycopg.OperationalError: The limit has passed.
+        ConfigurationError: A pooler does not forward the schema, or an option is not known.
+        psycopg.OperationalError: The limit is exceeded.
     """
     with track_waiting() as deadline:
         left = seconds if deadline is None else deadline - monotonic()

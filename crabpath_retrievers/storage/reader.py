@@ -116,7 +116,7 @@ class ConnectionReader(Reader):
     """Reader of one open connection."""
 
     def __init__(self, memory: StoreMemory, connection: sa.Connection, flush: Flush) -> None:
-        """Read on ``connection``; ``flush`` waits until queued turn records are written."""
+        """Keep the connection to read on; ``flush`` waits until queued turn records are written."""
         super().__init__(memory)
         self._connection, self._flush = connection, flush
 

@@ -122,10 +122,16 @@ class Replica:
         time_limit: float,
         connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """Prepare to read; :meth:`start` connects.
+        """Keep the place of a replica; :meth:`start` connects.
 
-        A call waits a quarter of ``time_limit`` for a replica that says nothing, so that the rest
-        suffices for the primary; both limits are in seconds.
+        Args:
+            url: SQLAlchemy URL of the replica.
+            primary: Engine of the store.
+            identity: Identity of the store; None until :meth:`find_identity`.
+            max_lag: Seconds that the replica may be behind.
+            time_limit: Seconds for a call. A quarter of it is spent on a replica that does not
+                answer, so that the rest suffices for the primary.
+            connections: Most connections.
         """
         self._patience = time_limit / 4
         self.engine = open_engine(
@@ -166,9 +172,10 @@ class Replica:
             self.identity = _read_identity(connection)
 
     def start(self) -> None:
-        """Ask the replica now, and from then on every second.
+        """Ask the replica now, and from now on every second.
 
-        One that cannot be reached is no error: queries go to the primary until it can.
+        A replica that cannot be reached is no error: until it can, queries are answered by the
+        primary.
         """
         until = monotonic() + _PATIENCE
         while self._problem is not None:
@@ -188,8 +195,9 @@ class Replica:
         """Ask both servers how far they are.
 
         Raises:
-            ConfigurationError: It is no standby, one of another server, or holds another store.
-            StoreError: One of them did not answer; queries go to the primary.
+            ConfigurationError: The replica is no standby, or one of another server, or holds
+                another store.
+            StoreError: One of the servers did not answer; queries are answered by the primary.
         """
         try:
             with shorten_waiting(_PATIENCE):
@@ -226,7 +234,16 @@ class Replica:
         return _Found(replayed, system, is_standby, has_tables, age, identity)
 
     def _require_same(self, found: _Found, written: int, system: int) -> None:
-        """Refuse a server that is no replica of this store."""
+        """Refuse a server that is no replica of this store.
+
+        Args:
+            found: What the server said.
+            written: Position up to which the primary has written.
+            system: Identity of the primary's server.
+
+        Raises:
+            ConfigurationError: The server is no standby of the primary, or holds another store.
+        """
         if found.system != system or not found.is_standby or found.replayed is None:
             self._refuse("is no streaming standby of the server of the memory")
         if found.identity == self.identity and found.has_tables:
@@ -244,7 +261,10 @@ class Replica:
         raise ConfigurationError(msg)
 
     def _measure(self, found: _Found, written: int) -> None:
-        """Note how old the replica is: as the newest position that it has replayed."""
+        """Store how far the replica is behind: as far as its newest replayed position is old.
+
+        ``found`` is what the replica said; the primary has written up to position ``written``.
+        """
         assert found.replayed is not None  # noqa: S101
         self._replayed = found.replayed
         samples = self._samples
@@ -278,7 +298,10 @@ class Replica:
         return monotonic() - self._fresh_at <= self._max_lag
 
     def _watch(self) -> None:
-        """Start the thread unless it runs; a forked process has no copy of it."""
+        """Start the thread that asks the replica, unless it runs.
+
+        A forked process has no copy of the thread.
+        """
         if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
             return
         own = (weakref.ref(self), self._closed)
@@ -296,8 +319,8 @@ class Replica:
         """Open a connection to the replica, for all the reads of one query.
 
         Raises:
-            ReplicaAwayError: It is out of use, lacks what this process has written, or failed, now
-                or while the connection was used.
+            ReplicaAwayError: The replica is out of use, lacks what this process has written, or
+                failed, now or while the connection was used.
         """
         self._watch()
         if self._problem is None and not self._is_fresh():

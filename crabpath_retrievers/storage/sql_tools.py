@@ -62,7 +62,7 @@ class CompiledSelect:
     def __init__(self, statement: sa.SelectBase) -> None:
         """Prepare ``statement``; list parameters are ``bindparam(name, expanding=True)``.
 
-        One with a limit needs an offset, too, or SQLite adds a parameter for it.
+        A statement with a limit needs an offset, too, or SQLite adds a parameter for it.
         """
         self._statement = statement
         self._compiled: dict[tuple[Any, ...], tuple[str, tuple[str, ...]]] = {}
@@ -72,8 +72,8 @@ class CompiledSelect:
     ) -> Sequence[tuple[Any, ...]]:
         """Read all rows, as plain tuples.
 
-        Lists are for expanding parameters; those of tuples, by which several columns are compared
-        at once, are not empty.
+        A list among ``parameters`` is for an expanding parameter. A list of tuples, by which
+        several columns are compared at once, must not be empty.
         """
         dialect = connection.dialect.name
         given = {name: _bind_parameter(value, dialect) for name, value in parameters.items()}
@@ -121,7 +121,11 @@ class CompiledSelect:
 
 
 def _bind_parameter(value: Any, dialect: str) -> Any:
-    """Convert a parameter for the driver: a list becomes one array, or is padded."""
+    """Convert a parameter for the driver of a dialect; only lists are changed.
+
+    A list becomes one array or JSON text, or is padded to a power of two; an empty one becomes
+    ``[None]``.
+    """
     if not isinstance(value, list):
         return value
     is_flat = not (value and isinstance(value[0], tuple))
@@ -189,14 +193,18 @@ class CompiledWrite:
         self._compiled: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def run(self, connection: sa.Connection, row: Mapping[str, Any]) -> int:
-        """Run it once; returns the number of changed rows."""
+        """Execute the statement once with the values of ``row``; return how many rows changed."""
         text, order = self._compile(connection)
         with open_driver_cursor(connection) as cursor:
             cursor.execute(text, [row[name] for name in order])
             return int(cursor.rowcount)
 
     def fetch(self, connection: sa.Connection, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Run a statement with RETURNING once; returns the row that it changed, if any."""
+        """Execute a statement with RETURNING once with the values of ``row``.
+
+        Returns:
+            The row that was changed; None if there is none.
+        """
         text, order = self._compile(connection)
         with open_driver_cursor(connection) as cursor:
             cursor.execute(text, [row[name] for name in order])
@@ -204,7 +212,7 @@ class CompiledWrite:
         return rows[0] if rows else None
 
     def run_all(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it once per row."""
+        """Execute the statement once for each of ``rows``."""
         if rows:
             text, order = self._compile(connection)
             with open_driver_cursor(connection) as cursor:
@@ -220,9 +228,10 @@ class CompiledWrite:
 
 
 def build_insert(insert: Callable[..., Any], table: sa.Table, **given: Any) -> Any:
-    """Build an insert whose parameters are named like the columns, except for ``given`` values.
+    """Build an insert into a table, with parameters named like the columns.
 
-    The database generates the surrogate key, if there is one.
+    ``given`` values replace parameters. The database generates the surrogate key, if there is one.
+    ``insert`` is the insert function of the dialect.
     """
     generated = table.autoincrement_column
     values = {c.name: sa.bindparam(c.name, type_=c.type) for c in table.c if c is not generated}
@@ -230,7 +239,7 @@ def build_insert(insert: Callable[..., Any], table: sa.Table, **given: Any) -> A
 
 
 def build_upsert(insert: Callable[..., Any], table: sa.Table) -> Any:
-    """As :func:`build_insert`, but an existing row with the same primary key is replaced."""
+    """Build an insert as :func:`build_insert`; an existing row with the same key is replaced."""
     statement = build_insert(insert, table)
     key = list(table.primary_key.columns)
     update = {
@@ -253,7 +262,7 @@ def split_batches(values: Iterable[T], size: int = _MAX_PARAMETERS) -> Iterator[
 def select_in(
     connection: sa.Connection, query: sa.Select[Any], column: Any, values: Iterable[Any]
 ) -> list[Any]:
-    """Select rows of a query with one of many values in a column, or several columns."""
+    """Select the rows of a query that have one of ``values`` in a column, or in several."""
     return [
         row
         for part in split_batches(values)
@@ -271,10 +280,11 @@ _MANY = 64  # values
 
 
 def is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> Any:
-    """Build the condition ``column IN values``, with many values as one parameter.
+    """Build the condition that ``column`` has one of ``values``, with many as one parameter.
 
-    PostgreSQL's driver parses each parameter, and SQLite's keeps the values of a statement with it,
-    once for every length of the list: hundreds of megabytes in a process that works long.
+    PostgreSQL's driver parses each parameter, and SQLite's keeps the values of a statement with the
+    statement, once for every length of the list: hundreds of megabytes in a process that works
+    long.
     """
     if not isinstance(column, sa.Column) or len(values) < _MANY:
         return column.in_(values)
@@ -320,7 +330,7 @@ class Queries:
     """Reads of one kind of record, each within a reading transaction of a store."""
 
     def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
+        """Keep the store to read from."""
         self._store = store
 
     @property
@@ -362,7 +372,10 @@ class Queries:
 
 
 def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
-    """Decode rows; damaged ones are skipped with a warning that names ``what`` each is."""
+    """Decode rows by ``read``; damaged ones are skipped with a warning.
+
+    ``what`` names a row in the warning, such as "a turn".
+    """
     found: list[T] = []
     for row in rows:
         try:
@@ -381,7 +394,7 @@ class CounterTable:
     """Adds to the counters of one table."""
 
     def __init__(self, table: sa.Table, names: Sequence[str]) -> None:
-        """Columns ``names`` are the counters of ``table``; its other columns are the key."""
+        """Keep the table: columns ``names`` are its counters, the other ones its key."""
         self._names = names
         self._key = [column.name for column in table.primary_key.columns]
         self._add = CompiledWrite(lambda insert: _build_add(insert, table, names))
@@ -391,10 +404,11 @@ class CounterTable:
     def add(
         self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]], *, undo: bool = False
     ) -> None:
-        """Add to the counters; with ``undo``, or negative amounts, rows of zeros are deleted.
+        """Add amounts to the counters; the row of a key that does not exist is created.
 
-        Of evidence that was raised and lowered, a part may be undone before the other: then the sum
-        is below 0 for a while.
+        If ``undo``, or for rows with a negative amount, rows whose counters are all 0 are deleted.
+        A counter may be below 0 for a while: of evidence that was raised and then lowered, the
+        first part may be undone first.
         """
         reduced = [row for row in rows if undo or any(row[name] < 0 for name in self._names)]
         if not reduced and connection.dialect.name == "postgresql":
@@ -432,7 +446,10 @@ def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]
 
 
 def _format_add(table: sa.Table, names: Sequence[str]) -> str:
-    """Format :func:`_build_add` for PostgreSQL, with a list of rows in JSON as parameter."""
+    """Format the statement that adds to the counters ``names`` for PostgreSQL.
+
+    Its one parameter is a list of rows in JSON.
+    """
     key = [column.name for column in table.primary_key.columns]
     columns = [*key, *names]
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -468,12 +485,12 @@ PAUSES = tuple(0.01 * 2**n for n in range(7))
 
 
 def find_state(error: BaseException | None) -> str | None:
-    """Find the SQLSTATE of an error of PostgreSQL."""
+    """Find the SQLSTATE of an error of PostgreSQL; None for any other error."""
     return getattr(error, "sqlstate", None)
 
 
 def repeat_transaction(work: Callable[[], T]) -> T:
-    """Run ``work``, one transaction, again while changes of others end it; its result."""
+    """Return the result of ``work``, one transaction, repeated while changes of others abort it."""
     for pause in PAUSES:
         try:
             return work()

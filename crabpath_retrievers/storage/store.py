@@ -66,7 +66,7 @@ from crabpath_retrievers.storage.write.nodes import (
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0
@@ -78,10 +78,13 @@ _UNRELEASED_NAME = "schema"
 
 
 def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
-    """Create the tables of a new store, or upgrade those of an older one.
+    """Create the tables of a new store and its full-text index, or upgrade those of an older one.
 
-    The open transaction may write, and keeps other processes out. A store of a later version than
-    ``SCHEMA_VERSION``, or from before the first release, is refused.
+    The open transaction may write, and keeps other processes out.
+
+    Raises:
+        SchemaVersionError: The store has a later version than ``SCHEMA_VERSION``, or is from before
+            the first release.
     """
     found = read_schema_version(connection)
     if found is None:
@@ -156,7 +159,7 @@ class Store(Reader):
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Call a function with a transaction and these arguments; returns its result."""
+        """Call ``work`` with a transaction and these arguments; return its result."""
         found: T = self.apply([Write(work, *args, **options)])[0]
         return found
 
@@ -171,7 +174,10 @@ class Store(Reader):
 
     @abstractmethod
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
-        """Record a turn, as :class:`RecordTurn`."""
+        """Record a turn, as :class:`RecordTurn`.
+
+        ``vector`` is that of its question, None without one; ``owner`` the key of the namespace.
+        """
 
     @abstractmethod
     def require_in_place(self) -> None:
@@ -196,10 +202,12 @@ class GraphStore(Store):
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
             time_limit: Seconds to connect, and to write queued turn records, > 0.
-            max_connections: To each server of PostgreSQL, >= 4; those to a replica are half.
+            max_connections: Most connections to a server of PostgreSQL, >= 4; to a replica half as
+                many.
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
-            max_replica_lag: Seconds that it may be behind; then queries read the store itself.
-            prepare: Called before tables are created; if it raises, none are.
+            max_replica_lag: Seconds that the replica may be behind; if it is later, queries read
+                the store itself.
+            prepare: Called before tables are created; if it raises, none are. None for nothing.
         """
         self._time_limit = time_limit
         limits: Any = {"time_limit": time_limit, "connections": max_connections}
@@ -408,9 +416,10 @@ class GraphStore(Store):
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
         """Hold the ingest lock: one thread of one process ingests into a store at a time.
 
-        Reentrant within its thread.
+        The thread that holds it may take it again.
 
-        Yields whether it is held: always with ``wait``.
+        Yields:
+            Whether the lock is held; if ``wait``, it always is.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False
@@ -492,7 +501,7 @@ class _OpenTransaction(ConnectionReader, Store):
     """A transaction that is open in a store, and a record of the changes carried out in it."""
 
     def __init__(self, store: GraphStore, memory: StoreMemory, connection: sa.Connection) -> None:
-        """Read and write on ``connection``."""
+        """Keep the connection to read and write on; ``memory`` has the caches of the store."""
         super().__init__(memory, connection, lambda: None)  # nobody else writes meanwhile
         self._store = store
         self.kinds, self.touches_corpus = set[type[Change]](), False
@@ -546,7 +555,7 @@ class QueryReader(Reader):
     """
 
     def __init__(self, store: GraphStore, memory: StoreMemory, replica: Replica | None) -> None:
-        """Read from ``replica``, or else from ``store``."""
+        """Keep where to read: ``replica`` while it is fresh, otherwise ``store``."""
         super().__init__(memory)
         self._store, self._replica = store, replica
         self._connection: sa.Connection | None = None  # of the present step
@@ -573,7 +582,7 @@ class QueryReader(Reader):
         self._store.flush()
 
     def run(self, step: Callable[[], T]) -> T:
-        """Call a step on one connection, and once more where the replica fails.
+        """Call a step on one connection; if the replica fails, call it once more on the store.
 
         A step within a step shares its connection.
         """
@@ -623,7 +632,7 @@ class ReadOnlyStore:
     """A graph store that is only read."""
 
     def __init__(self, location: str | Path) -> None:
-        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it."""
+        """Keep a directory or an SQLAlchemy URL; the first read opens it."""
         file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)

@@ -116,8 +116,9 @@ class VectorIndex(ABC):
         """Add vectors before their documents become visible; arguments as :meth:`upsert`.
 
         Returns:
-            For an index in the graph's database, the changes that add them in the transaction that
-            publishes the documents; nothing for any other index, which adds them at once.
+            For an index in the graph's database, the changes that add the vectors in the
+            transaction that publishes the documents. Empty for any other index, which adds them at
+            once.
         """
         self.upsert(ids, vectors, texts, metadatas)
         return ()
@@ -128,15 +129,15 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
-        """Ids of the k nearest vectors, nearest first.
+        """Find the ids of the k nearest vectors, nearest first.
 
         Args:
             vector: Unit query vector, shape ``[d]``.
             k: Number of hits, at least 1.
-            filter: Condition on metadata, in the index's own syntax.
+            filter: Condition on metadata, in the index's own syntax; None for none.
 
         Raises:
-            InvalidInputError: It reads no such filter; no filter may be ignored.
+            InvalidInputError: The index cannot apply the filter; no filter may be ignored.
         """
 
     def on(self, read: Reader) -> "VectorIndex":  # noqa: ARG002  for one in the graph's database
@@ -148,14 +149,18 @@ class VectorIndex(ABC):
         vectors: Sequence[Vector],  # noqa: ARG002
         k: int,  # noqa: ARG002
     ) -> AbstractContextManager[object]:
-        """Search for several vectors at once, if that takes less time.
+        """Search for several vectors at once, if that takes less time than one by one.
 
-        Searches inside the block for ``k`` hits of one of them, without a filter, use that result.
+        In the block, a search for ``k`` hits of one of these vectors, without a filter, uses the
+        result.
         """
         return nullcontext()
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """Select the ids whose metadata satisfies a filter; without one all of them."""
+        """Select the ids whose metadata satisfies a filter; None selects all of them.
+
+        ``vector`` is that of the query: some stores can only filter while they search.
+        """
         self.require_no_filter(filter)
         return set(ids)
 
@@ -177,7 +182,7 @@ class VectorIndex(ABC):
         return None
 
     def read_vectors(self, ids: Sequence[str]) -> Mapping[str, Vector] | None:  # noqa: ARG002
-        """Read the vectors ``[d]`` of the ids that the index contains; None if it cannot."""
+        """Read the vectors ``[d]`` of the ids that the index contains, by id; None if it cannot."""
         return None
 
     def read_stamp(self) -> str | None:
@@ -217,7 +222,7 @@ class VectorIndex(ABC):
         """Open an index for another embedder, beside this one until the memory changes to it.
 
         Args:
-            anew: Whether it begins empty; else vectors of an earlier try are kept.
+            anew: Whether the index begins empty; if not, vectors of an earlier attempt are kept.
 
         Raises:
             ConfigurationError: There can be none.
@@ -234,10 +239,10 @@ class VectorIndex(ABC):
         """Delete the collections of :meth:`open_next`, if any."""
 
     def use_next(self, following: "VectorIndex") -> None:  # noqa: B027  as above
-        """Search the next index from now on; the graph store has changed to it."""
+        """Search the index ``following`` from now on; the graph store has changed to it."""
 
     def take_next(self) -> None:  # noqa: B027  as above
-        """Put the next index, if there is one, in the place of this one; safe to repeat."""
+        """Replace this index by the next one, if there is one; safe to repeat."""
 
     def report_unknown(self, ids: Sequence[str]) -> None:  # noqa: B027  see ``unknown_reported``
         """Log that the index contains documents that the graph does not know."""
@@ -252,7 +257,7 @@ class StoredVectors(VectorIndex):
     read_only = True
 
     def __init__(self, store: GraphStore) -> None:
-        """Search a graph store of its own, which is closed with the index."""
+        """Keep the graph store to search, which is closed with the index."""
         self._store = store
 
     @property
@@ -295,6 +300,8 @@ def find_ids(
 ) -> Sequence[str]:
     """Find the ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
 
+    ``filter`` is a condition on metadata; None for none.
+
     Raises:
         InvalidInputError: The index reads no filters, or does not return ids.
     """
@@ -311,9 +318,14 @@ def select_ids(
     filter: MetadataFilter,  # noqa: A002
     found: AbstractSet[str] = frozenset(),
 ) -> set[str]:
-    """Select the ids whose metadata satisfies a filter; errors as :func:`find_ids`.
+    """Select the ids whose metadata satisfies a filter.
 
-    A search with the filter has ``found`` some of them.
+    Ids in ``found`` were returned by a search with the same filter, and the index is not asked
+    about them again. ``vector`` is that of the query: some stores can only filter while they
+    search.
+
+    Raises:
+        InvalidInputError: As for :func:`find_ids`.
     """
     if not index.reads_filters:
         index.require_no_filter(filter)
@@ -341,9 +353,11 @@ def find_leaked(
 ) -> set[str]:
     """Find documents that an index returned although the filter does not allow their metadata.
 
-    They are left out, and the log says so once. An error would also fail sound queries: an index
-    has the new metadata of a document a moment before the graph. A filter in another language is
-    not judged, nor one that may be in one: no document has its keys, or values are not plain.
+    ``metadata`` are by id. The caller leaves the found documents out, and the log says so once: an
+    error would also fail sound queries, since an index has the new metadata of a document a moment
+    before the graph. A filter in another language is not judged. If not ``is_our_language``,
+    neither is one that may be in another language: no document has its keys, or values are not
+    plain.
     """
     try:
         condition = parse_filter(filter, "the index", OF_LISTS)
@@ -378,7 +392,7 @@ def _require_ids(found: Ids, index: VectorIndex, method: str, kind: type) -> Ids
 
 
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
-    """Return the look-up of ids in a store owned by others; None for an index of the memory."""
+    """Return the function that looks up ids in a store of others; None for our own index."""
     return index.find_existing if index.foreign else None
 
 
@@ -417,7 +431,10 @@ def find_deleted(
 def find_differing(
     catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
 ) -> Iterator[str]:
-    """Find chunks whose vector is missing in an index, or is that of another text; their ids."""
+    """Find the ids of chunks whose vector is missing in an index, or is another one there.
+
+    ``read_vectors`` reads vectors of the index by id.
+    """
     for part in split_batches(catalog.chunk_ids(), _COMPARED):
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():
@@ -427,7 +444,7 @@ def find_differing(
 
 
 def is_same(a: Vector, b: Vector) -> bool:
-    """Whether two vectors ``[d]`` are equal up to rounding, which also changes their lengths."""
+    """Whether two vectors ``[d]`` have one direction, up to rounding; lengths do not matter."""
     if a.shape != b.shape:
         return False
     own, other = a.astype(np.float64), b.astype(np.float64)
@@ -447,7 +464,10 @@ class NamespaceCollections:
     """Opens collections on demand, in an index that has them."""
 
     def __init__(self, index: VectorIndex | None, name: str) -> None:
-        """Use collections called ``name-<namespace key>`` in the store of ``index``."""
+        """Keep the index in whose store the collections are, called ``name-<namespace key>``.
+
+        ``index`` is None in a process without one.
+        """
         self._index, self._name = index, name
         self._open: dict[int, VectorIndex] = {}
 
@@ -462,7 +482,7 @@ class NamespaceCollections:
         return self._index is not None and self._index.has_collections
 
     def of(self, namespace: int) -> VectorIndex:
-        """Open the collection of a namespace, given by key; it is created if it does not exist."""
+        """Open the collection of a namespace, given by key; a missing one is created."""
         if namespace not in self._open:
             assert self._index is not None  # noqa: S101
             self._open[namespace] = self._index.open_sibling(f"{self._name}-{namespace}")
@@ -475,7 +495,7 @@ class NamespaceCollections:
         mark: Callable[[], object],
         find: Callable[[int, list[str]], set[str]],
     ) -> None:
-        """Add new vectors, one write per namespace; those whose rows are gone then are deleted.
+        """Add new vectors, one write per namespace; delete those whose rows are gone afterwards.
 
         Args:
             store: The graph store.
@@ -500,7 +520,10 @@ class NamespaceCollections:
             self.delete(store, namespace, [entry for entry in ids if entry not in present])
 
     def delete(self, store: Store, namespace: int, ids: Sequence[str]) -> None:
-        """Delete vectors of a namespace, in a transaction of the store if one is given."""
+        """Delete the vectors ``ids`` of a namespace, given by key; unknown ids are ignored.
+
+        If ``store`` is an open transaction, they are deleted in it.
+        """
         if self.available and ids:
             self.of(namespace).on(store).delete(ids)
 

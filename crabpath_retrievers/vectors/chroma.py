@@ -88,7 +88,13 @@ class ChromaIndex(VectorIndex):
     reads_filters = has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
-        """Use an existing collection: ``batch`` is the most records in one write."""
+        """Keep an existing collection.
+
+        Args:
+            collection: The collection.
+            batch: Most records in one write.
+            where: Kind and place of the index, for messages.
+        """
         self._collection: Collection | None = collection
         self._batch = batch
         self._where = where or f"Chroma collection {collection.name!r}"
@@ -125,7 +131,10 @@ class ChromaIndex(VectorIndex):
     def from_client(
         cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
-        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …)."""
+        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
+
+        ``where`` names its place in messages.
+        """
         note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
@@ -190,7 +199,7 @@ class ChromaIndex(VectorIndex):
                 self._delete(name)
 
     def use_next(self, following: VectorIndex) -> None:
-        """Search the other collection from now on."""
+        """Search the collection ``following`` from now on."""
         assert isinstance(following, ChromaIndex)  # noqa: S101
         self._collection = following._collection  # noqa: SLF001  its own class
 
@@ -259,7 +268,11 @@ class ChromaIndex(VectorIndex):
         return self._collection
 
     def _run(self, work: "Callable[[Collection], T]", *, writes: bool = False) -> T:
-        """Perform an operation; if damaged files made it fail, replace them and repeat it."""
+        """Return the result of ``work``, called with the collection.
+
+        If damaged files made it fail, they are replaced, and it is called again. ``writes`` says
+        whether it writes.
+        """
         directory = self._directory
         if directory is None:
             return self._attempt(work)
@@ -338,7 +351,7 @@ class ChromaIndex(VectorIndex):
             self._run(lambda records, part=part: records.delete(ids=part), writes=True)  # type: ignore[misc]
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
-        """Ids of the k nearest vectors, nearest first."""
+        """Find the ids of the k nearest vectors that the filter allows, nearest first."""
         condition = _parse(filter) if filter else EVERYTHING
         if condition == NOTHING:
             return []
@@ -359,7 +372,7 @@ class ChromaIndex(VectorIndex):
             self._ahead = {}
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """Select the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter; None selects all of them."""
         if not ids or not filter:
             return set(ids)
         satisfies = make_test(_parse(filter))
@@ -383,7 +396,7 @@ class ChromaIndex(VectorIndex):
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
 
     def _get(self, ids: Sequence[str], *fields: str) -> "GetResult":
-        """Read fields of the records with these ids."""
+        """Read these ``fields`` of the records with these ids."""
         include = cast("Any", list(fields))
         return self._run(lambda records: records.get(ids=list(ids), include=include))
 
@@ -443,10 +456,10 @@ class ChromaIndex(VectorIndex):
 
 
 def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[str]:
-    """Find the k nearest vectors that satisfy a condition; their ids, nearest first.
+    """Find the ids of the k nearest vectors that satisfy ``where``, nearest first.
 
-    Where most vectors are about equally far from each other, HNSW reaches few others: what it does
-    not reach under a condition is compared one by one.
+    If most vectors are about equally far from each other, HNSW reaches few others: with a
+    condition, those that it does not reach are compared one by one.
     """
     (near,) = _query(records, [vector], k, where)
     if where is None or len(near) >= k:
@@ -462,7 +475,10 @@ def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[s
 def _query(
     records: "Collection", vectors: Sequence[Vector], k: int, where: Any = None
 ) -> list[list[str]]:
-    """Find the ids of the k vectors nearest to each of some vectors, by HNSW."""
+    """Find the ids of the k vectors nearest to each of some vectors, by HNSW.
+
+    ``where`` is a condition in Chroma's language; None for none.
+    """
     asked = np.stack(vectors)
     return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
@@ -470,9 +486,10 @@ def _query(
 def _find_changed(
     records: "Collection", entries: "Sequence[_Entry]"
 ) -> "Iterator[tuple[str, Vector, dict[str, Any] | None]]":
-    """Yield entries that differ from those in the collection: replacing a vector takes long.
+    """Yield the entries that differ from those in the collection: replacing a vector takes long.
 
-    Former keys of metadata are None: Chroma merges metadata, and removes None values.
+    Keys of metadata that an entry no longer has are None: Chroma merges metadata, and removes None
+    values.
     """
     known = records.get(ids=[name for name, _, _ in entries], include=["metadatas", "embeddings"])
     vectors = () if known["embeddings"] is None else known["embeddings"]
@@ -487,7 +504,11 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """Open a client of the server at a URL; yields it and the collection named in the URL."""
+    """Open a client of the server at a URL.
+
+    Yields:
+        The client, and the name of the collection in the URL.
+    """
     client, name = create_client(url)
     try:
         yield client, name
@@ -527,7 +548,10 @@ _OTHERS |= {"$gte": ("$and", "$gt"), "$lte": ("$and", "$lt")}
 
 
 def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
-    """Write one condition so that Chroma, which cuts 2.5 to 2 for whole numbers, compares right."""
+    """Write the condition ``operator`` and ``value`` on a key so that Chroma compares right.
+
+    Chroma cuts 2.5 to 2 where metadata are whole numbers; a second condition excludes that.
+    """
     one = {key: {operator: value}}
     if not is_fraction(value[0] if operator in LISTS else value) or operator in OF_LISTS:
         return one
@@ -568,7 +592,10 @@ def _is_scalar(value: object) -> bool:
 
 @contextmanager
 def _translate_errors(where: str) -> Iterator[None]:
-    """Translate Chroma's errors, and count the time within as waiting."""
+    """Translate Chroma's errors in a block, and count its time as waiting.
+
+    ``where`` names the place in messages.
+    """
     known = sys.exc_info()[1]
     try:
         with track_waiting():
@@ -584,7 +611,10 @@ def _translate_errors(where: str) -> Iterator[None]:
 
 
 def _is_full(where: str, text: str) -> bool:
-    """Whether a full disk caused an error; an embedded Chroma does not always report this."""
+    """Whether a full disk caused the error ``text``; an embedded Chroma does not always say so.
+
+    ``where`` names the place of the index.
+    """
     directory = Path(where.removeprefix(_EMBEDDED))
     if not os.path.isdir(directory):  # noqa: PTH112  False also without the right to look
         return any(sign in text for sign in _DISK_FULL)
@@ -655,7 +685,10 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
 
 
 def _probe_server(url: str, address: str) -> None:
-    """Send one request with a timeout: chromadb waits for ever for a server that accepts only."""
+    """Send one request with a timeout: chromadb waits for ever for a server that only accepts.
+
+    ``address`` is that of the server, ``url`` its name in errors.
+    """
     with track_waiting() as until:
         left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
         try:

@@ -92,7 +92,7 @@ class ChromaDirectory:
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
-        """Open a directory; use :meth:`enter`, which shares it."""
+        """Keep the path of a directory; use :meth:`enter`, which shares it."""
         self.path, self._name = path, name
         self.generation, self.is_refilling = 0, False
         self._users, self.lock = 0, threading.RLock()
@@ -148,7 +148,10 @@ class ChromaDirectory:
             self.generation += 1
 
     def leave(self) -> None:
-        """Release the directory when the last memory leaves it; a later open reads it again."""
+        """Release the directory if the caller is the last memory that uses it.
+
+        A later open reads the files again.
+        """
         with self._guard:
             self._users -= 1
             if self._users == 0:
@@ -159,7 +162,11 @@ class ChromaDirectory:
                     self._lock.release()
 
     def replace_damaged(self, error: StoreError, name: str) -> bool:
-        """Move damaged files aside and continue with an empty directory."""
+        """Move damaged files aside and continue with an empty directory; return whether it did.
+
+        It does so if the collection ``name`` is damaged, as far as ``error`` and its files tell,
+        and nobody is filling the directory.
+        """
         with self.lock:
             if self.is_refilling or not self._is_damaged(error, name):
                 return False
@@ -245,7 +252,7 @@ class ChromaDirectory:
         return find_damage(self.path, self._name, whole=True) is not None
 
     def _try_search(self, name: str) -> str | None:
-        """Try a search and return its error; None if it succeeds."""
+        """Try a search in the collection ``name``; return its error, None if it succeeds."""
         try:
             held = {collection.name for collection in self.client.list_collections()}
             if name != self._name and name not in held:
@@ -512,9 +519,9 @@ def read_collection_names(path: Path) -> list[str]:
 
 
 def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
-    """Count the vectors in a collection, and select the ids that exist.
+    """Count the vectors in the collection ``name``, and select the ids that exist.
 
-    Chroma itself would load the whole index first.
+    The files are read: Chroma itself would load the whole index first.
     """
     with _read_catalogue(path) as connection:
         row = connection.execute("SELECT id FROM collections WHERE name = ?", (name,)).fetchone()
@@ -551,15 +558,15 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Find the collections, of one and its siblings, with deletions that wait in the queue."""
+    """Find the collections with deletions that wait in the queue: ``name`` and its siblings."""
     with _read_catalogue(path) as connection:
         return _read_column(connection, _UNWRITTEN, name=name)
 
 
 def rewrite_files(path: Path, name: str) -> None:
-    """Erase deleted vectors from the files of a collection and of its siblings.
+    """Erase deleted vectors from the files of the collection ``name`` and of its siblings.
 
-    Deleted data stay in free pages of SQLite, and in HNSW, whose searches pass through deleted
+    Deleted data stay in free pages of SQLite, and in HNSW, whose searches lead through deleted
     elements: each gets the vector of its nearest neighbour that is left. Nobody may use the
     directory meanwhile, and no deletion may wait in the queue.
     """
@@ -691,8 +698,8 @@ def _find_damages(
 def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> Iterator[str]:
     """Yield damage in the HNSW files of a collection, and contradictions between them.
 
-    They must hold at least ``applied`` vectors. With the ids of these all elements are read, else a
-    sample.
+    The files must hold at least ``applied`` vectors. ``ids`` are those of all vectors, so that
+    everything is read; None reads a sample.
     """
     yield from (f"{name} is missing" for name in _FILES if not (directory / name).is_file())
     if not (header := _read_header(directory)):
@@ -722,7 +729,7 @@ def _read_header(directory: Path) -> dict[str, int]:
 
 
 def _open_elements(directory: Path, header: dict[str, int], mode: Literal["r", "r+"]) -> Any:
-    """Open the elements of ``data_level0.bin``, as a map of the file."""
+    """Open the elements of ``data_level0.bin``, laid out as ``header`` says, as a file map."""
     dimension = (header["label"] - header["vector"]) // 4
     layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", header["links0"])]
     element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
@@ -756,7 +763,10 @@ def _find_contradictions(directory: Path, header: dict[str, int], applied: int) 
 
 
 def _are_elements_valid(directory: Path, header: dict[str, int], *, whole: bool) -> bool:
-    """Whether all vectors have length 1, and all labels and neighbours exist."""
+    """Whether vectors have length 1, and their labels and neighbours exist.
+
+    ``header`` has the layout. All elements are read if ``whole``, else a sample.
+    """
     count, links = header["count"], header["links0"]
     elements = _open_elements(directory, header, "r")[:count]
     parts: Iterator[Any] = (elements[at : at + _CHUNK] for at in range(0, count, _CHUNK))
@@ -827,7 +837,10 @@ def _read_labels(directory: Path) -> dict[str, int]:
 
 
 def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
-    """Check the map from ids to labels; its problem, None without one."""
+    """Check the map from ids to labels; return its problem, None without one.
+
+    There must be ``count`` labels, and one for each of ``ids``.
+    """
     try:
         labels = _read_labels(directory)
         known = all(0 < label <= count for label in labels.values())

@@ -82,7 +82,10 @@ def is_of_class(embeddings: Embeddings, names: frozenset[str]) -> bool:
 
 
 def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
-    """Find the prefixes that an embedder must be given: none if it adds them itself."""
+    """Find the prefixes that an embedder of ``model`` must be given.
+
+    There are none if the model needs none, or the embedder adds them itself.
+    """
     if not is_of_class(embeddings, _PLAIN):
         return Prefixes()
     name = model.lower()
@@ -91,9 +94,10 @@ def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
 
 
 def _leave_own(embeddings: Any, known: Prefixes) -> Prefixes:
-    """Return the known prefixes without those that sentence-transformers writes itself.
+    """Return the ``known`` prefixes without those that sentence-transformers writes itself.
 
-    A model's own ``prompts`` take their place; they are used only where an argument names them.
+    A model's own ``prompts`` replace the known ones; sentence-transformers writes them only if an
+    argument names them.
     """
     client = getattr(embeddings, "_client", None)
     prompts = getattr(client, "prompts", None)
@@ -118,7 +122,7 @@ class QueryBatcher:
     """Batches queued queries for one embedder, first in, first out."""
 
     def __init__(self, embed: EmbedTexts, batch: int) -> None:
-        """Embed at most ``batch`` texts per call of ``embed``."""
+        """Keep the function to call, with at most ``batch`` texts per call."""
         self._embed, self._batch = embed, batch
         self._queue: deque[tuple[str, Future[Vector]]] = deque()
         self._lock = threading.Lock()
@@ -207,7 +211,7 @@ _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last
 
 
 def load_default_embeddings() -> Embeddings:
-    """all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors.
+    """Load all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors.
 
     Raises:
         MissingExtraError: Neither is installed.
@@ -258,7 +262,8 @@ def resolve_embeddings(given: Embeddings | str | None) -> Embeddings | None:
         The embedder; None for None, which leaves the choice to the memory.
 
     Raises:
-        InvalidInputError: It is neither, or the provider refuses it, for instance without a key.
+        InvalidInputError: ``given`` is none of these, or the provider refuses it, for instance
+            without a key.
         MissingExtraError: LangChain, or its package for the provider, is not installed.
     """
     if given is None or callable(getattr(given, "embed_query", None)):
@@ -307,12 +312,12 @@ class Embedder:
         embeddings: Embeddings | str | None,
         prefix: PrefixSettings = _UNSET,
     ) -> None:
-        """Wrap an embedder; None loads a model at first use, see :meth:`use_by_default`.
+        """Keep an embedder; None loads a model at first use, see :meth:`use_by_default`.
 
         Args:
             embeddings: As for :func:`resolve_embeddings`.
-            prefix: What is written before texts; None for what the store remembers, else for what
-                the model is known to need.
+            prefix: Prefixes of texts. Where one is None, what the store remembers is used, else
+                what the model is known to need.
         """
         self.name = embeddings if isinstance(embeddings, str) else None
         self._is_default = embeddings is None
@@ -345,7 +350,7 @@ class Embedder:
         return self._prefixes
 
     def _choose_prefixes(self, others: Prefixes) -> Prefixes:
-        """Choose the prefixes of the caller, else those known for the model."""
+        """Choose the prefixes of the caller; where there are none, those of ``others``."""
         pairs = zip(self._wanted, others, strict=True)
         return Prefixes(*(other if wanted is None else wanted for wanted, other in pairs))
 
@@ -360,14 +365,14 @@ class Embedder:
         return self._given
 
     def become(self, other: "Embedder") -> None:
-        """Embed from now on as another one does."""
+        """Embed from now on as the embedder ``other`` does."""
         with self._lock:
             for part in _PARTS:
                 setattr(self, part, getattr(other, part))
 
     @property
     def source(self) -> Embeddings | str | None:
-        """Name, or else object, from which another process makes the same embedder."""
+        """Name or object from which another process makes this embedder; None for the default."""
         if self.name is not None or self._is_default:
             return self.name
         return self._given
@@ -405,7 +410,7 @@ class Embedder:
         *,
         prefix: str | None = None,
     ) -> list[Vector | None]:
-        """As :meth:`documents`, with None for a vector that is all zero or not finite.
+        """Embed texts as :meth:`documents`, with None for a vector that is all zero or not finite.
 
         Args:
             texts: The texts.
@@ -462,7 +467,7 @@ class Embedder:
         return None
 
     def aquery(self, text: str) -> Awaitable[Vector]:
-        """As :meth:`query`, batched for a local model, else by the embedder's async method."""
+        """Embed a query as :meth:`query`, batched for a local model, else by its async method."""
         if self._batcher is not None:
             return self._batcher.embed(text)
 
@@ -488,8 +493,8 @@ class Embedder:
         Returns:
             The factor that stretches distances of unrelated texts to those of all-MiniLM-L6-v2: at
             least 1, to one decimal. And whether, for half of the texts, the same in other words is
-            nearer than unrelated texts, which random vectors fail. Sentences that have one vector,
-            such as those without a word that a stub knows, tell nothing.
+            nearer than unrelated texts, which random vectors fail. Sentences that share one vector,
+            such as those of a stub that knows none of their words, tell nothing.
         """
         rows = np.stack(self.documents([*_UNRELATED, *_RELATED]))
         count = len(_UNRELATED)
@@ -565,7 +570,7 @@ _OPEN_WITH_SAME = (
 
 
 def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
-    """Whether two embedders are the same, up to rounding of their vectors."""
+    """Whether two embedders, ``stored`` and ``current``, are the same up to rounding of vectors."""
     try:
         require_same_embedder(stored, current)
     except EmbeddingMismatchError:
@@ -574,7 +579,11 @@ def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
 
 
 def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -> None:
-    """Refuse an embedder that the store was not built with."""
+    """Refuse the embedder ``current`` if the store was built with another one, ``stored``.
+
+    Raises:
+        EmbeddingMismatchError: They are different.
+    """
     if stored.probe.shape != current.probe.shape:
         what = f"{stored.probe.size} dimensions, not {current.probe.size}"
     elif stored.prefixes != current.prefixes:
@@ -617,7 +626,7 @@ class EmbedderFingerprint:
     """The embedder of a store: its name and its vector of one fixed sentence."""
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
-        """Compare ``embedder`` with the one recorded in ``store``."""
+        """Keep the store, and ``embedder``, to compare it with the one recorded there."""
         self._store, self._embedder = store, embedder
         self._lock = threading.Lock()
         self._stored: EmbedderIdentity | None = None
@@ -633,7 +642,10 @@ class EmbedderFingerprint:
         return None if self._stored is None else self._stored.probe.size
 
     def fits(self, vector: Vector | None) -> bool:
-        """Whether the embedder is verified; or, for a query vector, whether its dimension fits."""
+        """Whether the embedder is verified; for a query vector, whether its dimension fits.
+
+        ``vector`` is None if the embedder itself is to be used.
+        """
         if vector is None:
             return self._is_same
         return self._stored is not None and vector.shape == self._stored.probe.shape
@@ -649,7 +661,14 @@ class EmbedderFingerprint:
         return corpus == self._corpus or self._stored is None
 
     def require_current(self, corpus: int | None = None, read: Reader | None = None) -> None:
-        """Refuse to go on where another process has changed the embedder of this corpus."""
+        """Refuse to go on if another process has changed the embedder.
+
+        ``corpus`` is the version of the corpus that was read, and is then known to be current;
+        ``read`` reads the metadata, None takes the store.
+
+        Raises:
+            EmbeddingMismatchError: The embedder was changed.
+        """
         now = read_identity((read or self._store).catalog.meta())
         if self._stored is not None and now is not None and not are_same(self._stored, now):
             msg = (
@@ -661,9 +680,10 @@ class EmbedderFingerprint:
 
     @contextmanager
     def change(self, embedder: Embedder, identity: EmbedderIdentity | None) -> Iterator[None]:
-        """Change the embedder in a block; queries that end meanwhile are asked again.
+        """Change to ``embedder`` at the end of a block; queries that end meanwhile are asked again.
 
-        Without an identity the first document records one, as in a new memory.
+        ``identity`` is recorded already; None lets the first document record one, as in a new
+        memory.
         """
         with self._lock:
             self._settled.clear()
@@ -678,9 +698,13 @@ class EmbedderFingerprint:
                 self._settled.set()
 
     def verify(self, vector: Vector | None = None) -> None:
-        """Compare the embedder with the recorded one; without one, record this one.
+        """Compare the embedder with the recorded one; if none is recorded, record this one.
 
-        A query vector, shape ``[d]``, is used instead of asking the embedder.
+        ``vector``, that of a query, shape ``[d]``, is used instead of asking the embedder; None
+        asks.
+
+        Raises:
+            EmbeddingMismatchError: They are different.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())
@@ -730,7 +754,10 @@ def _require_query_size(size: int, vector: Vector) -> None:
 
 
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
-    """Measure the identity of an embedder for the store; warns if its vectors tell nothing."""
+    """Measure the identity of an embedder for the store; warn if its vectors tell nothing.
+
+    ``found`` is what is known of it; None if nothing is.
+    """
     found = found or embedder.identify()
     stretch, informative = embedder.measure_scale()
     if not informative:

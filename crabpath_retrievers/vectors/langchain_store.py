@@ -66,7 +66,7 @@ class VectorStoreIndex(VectorIndex):
     """Documents that are deleted stay in the store: it belongs to its owner."""
 
     def __init__(self, vectorstore: VectorStore, *, deletes: bool = True) -> None:
-        """Wrap a store."""
+        """Keep a vector store; ``deletes`` says whether documents may be deleted from it."""
         self._store, self.deletes = vectorstore, deletes
         self._kind = find_kind(vectorstore)
         self._turns: AbstractContextManager[Any] = (
@@ -88,7 +88,7 @@ class VectorStoreIndex(VectorIndex):
         texts: Sequence[str],
         metadatas: Sequence[Mapping[str, Any]],
     ) -> None:
-        """Add documents under their node ids, or replace them."""
+        """Add documents under their node ids; those with the same id are replaced."""
         documents = [
             Document(id=node_id, page_content=text, metadata=_simplify(metadata))
             for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
@@ -117,7 +117,7 @@ class VectorStoreIndex(VectorIndex):
                 raise StoreError(msg)
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
-        """Ids of the k nearest documents, nearest first."""
+        """Find the ids of the k nearest documents that the filter allows, nearest first."""
         condition = self._parse(filter)
         if condition == NOTHING:
             return []
@@ -152,9 +152,10 @@ class VectorStoreIndex(VectorIndex):
         return self._kind.get_id(document)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
-        """Select the ids whose metadata satisfies the filter.
+        """Select the ids whose metadata satisfies the filter; None selects all of them.
 
-        With a filter of the store's own kind: those among its 200 nearest that satisfy it.
+        With a filter in the store's own language, only ids among the 200 nearest to ``vector`` can
+        be selected.
         """
         if not ids or not filter:
             return set(ids)
@@ -226,7 +227,7 @@ class VectorStoreIndex(VectorIndex):
             return None
 
     def _look_up(self, ids: Sequence[str]) -> list[str]:
-        """Select the ids that the store contains."""
+        """Select the ids that the store contains; errors of the store are raised."""
         with self._turns:
             return [
                 node_id
@@ -238,8 +239,8 @@ class VectorStoreIndex(VectorIndex):
     def _use_store(self, filter: MetadataFilter = None, cannot: str = "") -> Iterator[None]:  # noqa: A002
         """Use the store in a block, whose errors become CrabPath's.
 
-        ``filter`` is the filter of the search, for messages; ``cannot`` completes the message about
-        a store that has not implemented the operation.
+        ``filter`` is that of the search, for messages; ``cannot`` completes the message about a
+        store that has not implemented the operation.
         """
         try:
             with self._turns:
@@ -324,7 +325,7 @@ class StoreKind:
             _KINDS[of] = cls
 
     def __init__(self, store: Any) -> None:
-        """Use a store."""
+        """Keep the store."""
         self.store = store
 
     @property
@@ -371,7 +372,7 @@ class StoreKind:
         return {str(self.get_id(d)) for d in self.fetch_documents(ids) if satisfies(d.metadata)}
 
     def documents(self) -> Iterator[Document]:
-        """Yield all documents, with ids; without this method they cannot be listed."""
+        """Yield all documents, with ids; a kind without this method cannot list them."""
         raise NotImplementedError
 
 
@@ -381,7 +382,7 @@ class ChromaKind(StoreKind, of="Chroma"):
     operators = OF_LISTS
 
     def __init__(self, store: Any) -> None:
-        """Use a store."""
+        """Keep the store."""
         super().__init__(store)
         note_embedded(store._client)  # noqa: SLF001
 
@@ -468,7 +469,7 @@ def _require_key(fits: object, key: str, store: str, needed: str) -> None:
 
 
 def _spell_out(key: str, operator: str, values: Sequence[Any]) -> Condition:
-    """Write ``$in`` or ``$nin`` as comparisons with each of the values."""
+    """Write ``$in`` or ``$nin`` on a key as comparisons with each of the values."""
     group, single = ("$or", "$eq") if operator == "$in" else ("$and", "$ne")
     return join(group, [KeyCondition(key, single, each) for each in values])
 
@@ -486,7 +487,7 @@ class QdrantKind(StoreKind, of="QdrantVectorStore"):
     """
 
     def __init__(self, store: Any) -> None:
-        """Use a store; the local engine is one dictionary in the process."""
+        """Keep the store; the local engine is one dictionary in the process."""
         super().__init__(store)
         options = store.client.init_options
         self.is_single_threaded = bool(options.get("path")) or options.get("location") == ":memory:"
@@ -583,7 +584,7 @@ class MilvusKind(StoreKind, of="Milvus"):
     )
 
     def __init__(self, store: Any) -> None:
-        """Use a store."""
+        """Keep the store."""
         super().__init__(store)
         self._key: str | None = None
         self._is_counted = False  # ids are integers, as with auto_id
@@ -701,7 +702,7 @@ class PostgresKind(StoreKind, of="PGVectorStore"):
     """``PGVectorStore`` of langchain-postgres."""
 
     def __init__(self, store: Any) -> None:
-        """Use a store."""
+        """Keep the store."""
         super().__init__(store)
         self._is_counted: bool | None = None  # ids are integers; None before the first row
 

@@ -59,7 +59,10 @@ _NO_VECTORS = (
 
 
 def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
-    """Whether the vectors are in the graph's database; with None, by the store's metadata."""
+    """Whether the vectors are in the graph's database.
+
+    If ``vectors`` is None, the metadata ``meta`` of the store tell it.
+    """
     if vectors is None:
         return bool(json.loads((meta or {}).get("vectors", "{}")).get("kind") == PGVECTOR)
     return isinstance(vectors, str) and vectors == PGVECTOR
@@ -72,7 +75,13 @@ def find_directory(vectors: Any) -> Path | None:
 
 
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
-    """Refuse a value of ``vectors`` that names no place, before anything is created."""
+    """Refuse a value of ``vectors`` that names no place, before anything is created.
+
+    ``place`` is that of the memory; None for a temporary one.
+
+    Raises:
+        ConfigurationError: The value names no place, or needs another database.
+    """
     find_directory(vectors)
     if not isinstance(vectors, str):
         return
@@ -89,7 +98,10 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
 
 
 def require_replica(replica: str | None, place: str | None) -> None:
-    """Refuse a read replica where there can be none, before anything is created."""
+    """Refuse a read replica for a memory that can have none, before anything is created.
+
+    ``place`` is that of the memory; None for a temporary one.
+    """
     if replica is None:
         return
     if not isinstance(replica, str):
@@ -104,7 +116,10 @@ def require_replica(replica: str | None, place: str | None) -> None:
 
 
 def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location: str) -> None:
-    """Refuse a new memory whose vectors would have no place, before its tables are created."""
+    """Refuse a new memory whose vectors would have no place, before its tables are created.
+
+    ``location`` is the URL of the database.
+    """
     if is_pgvector(vectors):
         load_part("crabpath_retrievers.parts.pgvector.tables").ensure_extension(connection)
     elif vectors is None and is_url(location) and read_schema_version(connection) is None:
@@ -114,7 +129,17 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the index that ``vectors`` describes; None for the one that the memory remembers."""
+    """Open the index that ``vectors`` describes; None opens the one that the memory remembers.
+
+    Args:
+        vectors: Place of the vectors, or the index or store itself.
+        location: Place of the memory.
+        store: The graph store.
+        meta: Metadata of the store.
+
+    Raises:
+        ConfigurationError: ``vectors`` describes none.
+    """
     if is_pgvector(vectors, meta):
         index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
             store
@@ -187,7 +212,10 @@ class MemoryInfo(TypedDict):
 
 
 def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
-    """Describe a memory's contents and places; only the graph store is read."""
+    """Describe a memory's contents and places; only the graph store is read.
+
+    ``vectors`` is the place of the vectors, for the result.
+    """
     meta = store.catalog.meta()
     facts = {
         "store": store.name,
@@ -201,7 +229,10 @@ def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
 
 
 def require_vectors(meta: Mapping[str, str], name: str) -> None:
-    """Refuse to open a memory without its vector store when it wraps one."""
+    """Refuse to open a memory that wraps a vector store without that store.
+
+    ``meta`` are the metadata of its store, ``name`` its place.
+    """
     wrapped = wrapped_store(meta)
     if wrapped is not None:
         msg = (
@@ -279,7 +310,11 @@ def _is_file(file: Path) -> bool:
 
 
 def _exists_at_url(text: str) -> tuple[bool, str]:
-    """Return whether a database holds a memory, and its URL without password."""
+    """Check whether the database at a URL holds a memory.
+
+    Returns:
+        Whether it does; and the URL without password.
+    """
     if (file := find_database_file(text)) is not None:  # an engine would create it
         return _is_file(file), text
     engine = open_engine(text)

@@ -21,9 +21,10 @@ _ONE_AT_A_TIME = make_lock()  # ``alembic.op`` belongs to the whole process
 
 
 def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
-    """Bring the tables of a store to another version; the caller writes the version down.
+    """Bring the tables of a store from version ``found`` to version ``wanted``.
 
-    The open transaction may write, and keeps other processes out.
+    The open transaction must be able to write, and must keep other processes out. The caller stores
+    the new version.
     """
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
@@ -40,7 +41,7 @@ def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _require_writable(connection: sa.Connection, found: int, wanted: int) -> None:
-    """Refuse a store that needs an upgrade and cannot be written."""
+    """Refuse a store that needs an upgrade from ``found`` to ``wanted`` and cannot be written."""
     if connection.dialect.name == "sqlite":
         return
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on":

@@ -152,9 +152,10 @@ class Catalog(Queries):
         return found
 
     def get_titles(self, ids: Iterable[str], *, namespace: int = 0) -> dict[str, str]:
-        """Read titles of nodes by id; the source stands for a missing title.
+        """Read titles of nodes by id; a node without a title has its source there.
 
-        Nodes that a namespace (by key) does not see are left out.
+        Notes are visible to the namespace with this key only; nodes that it does not see are left
+        out.
         """
         title = sa.func.coalesce(sa.func.nullif(nodes.c.title, ""), contents.c.source, nodes.c.id)
         query = (
@@ -175,18 +176,20 @@ class Catalog(Queries):
         owner: int = 0,
         after: str | None = None,
     ) -> list[Node]:
-        """List visible chunks, without vectors, the oldest first.
+        """List chunks, without vectors, the oldest first.
 
         Args:
-            limit: How many at most.
-            source: Only chunks of this source; all of them in the order of its texts.
-            under: Only chunks whose source begins with this text, by source.
-            matches: Only chunks whose metadata pass; then the corpus is read up to the limit.
-            owner: Which chunks: 0 for visible, ``RETIRED`` for retired.
-            after: Only chunks that come after this one in the list, by its id.
+            limit: Most chunks.
+            source: Only chunks of this source, in the order of its texts if the
+                list has them all; None for any.
+            under: Only chunks whose source begins with this text, by source; None for any.
+            matches: Only chunks whose metadata satisfy this test; the corpus is read until enough
+                are found. None for any.
+            owner: 0 for visible chunks, ``RETIRED`` for retired ones.
+            after: Only chunks that come after the one with this id in the list; None for all.
 
         Raises:
-            NotFoundError: There is no such chunk.
+            NotFoundError: There is no chunk ``after``.
         """
         query = (
             sa.select(contents.c.source, contents.c.node, nodes.c.id, contents.c.metadata)
@@ -224,9 +227,9 @@ class Catalog(Queries):
     def count_by_source(
         self, limit: int, *, under: str | None = None, after: str | None = None
     ) -> dict[str, int]:
-        """Count the visible chunks of each source, in the order of the sources' names.
+        """Count the visible chunks of at most ``limit`` sources, in the order of their names.
 
-        Only sources that begin with ``under``, and stand after ``after``.
+        Only sources whose name begins with ``under`` and comes after ``after``; None for any.
         """
         query = (
             sa.select(contents.c.source, sa.func.count())
@@ -242,7 +245,7 @@ class Catalog(Queries):
         return {source: count for source, count in self._rows(query.limit(limit))}
 
     def sample(self) -> list[dict[str, Any]]:
-        """Metadata of at most 16 document chunks: the first and last 8 by document id."""
+        """Read the metadata of at most 16 document chunks: the first and last 8 by document id."""
         found: list[Any] = []
         for (metadata,) in self._run(_SAMPLE):
             with suppress(ValueError, RecursionError):  # skip damaged rows
@@ -266,7 +269,7 @@ class Catalog(Queries):
         sources: Iterable[str] = (),
         owners: Collection[int] = (0,),
     ) -> list[StoredChunk]:
-        """Chunks with these ids, of these documents or from these sources; no notes.
+        """Find chunks with these ids, of these documents or from these sources, without notes.
 
         ``owners`` are 0 for visible chunks, ``RETIRED`` for retired ones.
         """
@@ -322,9 +325,9 @@ class Catalog(Queries):
         }
 
     def find_under_source(self, root: str) -> list[StoredChunk]:
-        """Chunks whose source is ``root`` or starts with ``root/``.
+        """Find the visible chunks whose source is ``root`` or a path below it.
 
-        A trailing slash of ``root`` is not doubled.
+        A trailing slash of ``root`` makes no difference.
         """
         start = root if root.endswith("/") else f"{root}/"
         query = _KNOWN.where(nodes.c.owner == 0, _begins_with(start) | (contents.c.source == root))
@@ -417,7 +420,7 @@ class Catalog(Queries):
         return bool(self._scalar(sa.select(sa.or_(*queues))))
 
     def find_unfinished_work(self, fact: str) -> tuple[bool, str]:
-        """Return whether an ingest is unfinished, and the value of a metadata row, or ""."""
+        """Return whether an ingest is unfinished, and the metadata row ``fact``; "" without one."""
         queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
         value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
         ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
@@ -464,7 +467,10 @@ def _begins_with(text: str) -> sa.ColumnElement[bool]:
 
 
 def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnElement[bool]]:
-    """Conditions: the chunk comes in a list after the one with this source and key."""
+    """Make the conditions for chunks that come after the one at ``place`` in a list.
+
+    ``place`` is its source and key. The list is by source if ``under`` is given, else by key.
+    """
     source, key = place
     if under is None:
         # Both bounds: PostgreSQL would read the other table from its first row.
@@ -474,7 +480,7 @@ def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnEle
 
 
 def _passes(matches: MetadataTest, text: str) -> bool:
-    """Whether stored metadata pass a test; damaged metadata do not."""
+    """Whether metadata, stored as the JSON ``text``, satisfy a test; damaged ones do not."""
     with suppress(ValueError, RecursionError):
         return matches(json.loads(text))
     return False
@@ -570,7 +576,7 @@ SELECT value, (
 
 @cache
 def _build_lookup(by: sa.Column[Any], of: sa.Column[Any]) -> CompiledSelect:
-    """Build a select of two columns where the first has one of some values."""
+    """Build a select of two columns, ``by`` and ``of``, for rows with given values of ``by``."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
     return CompiledSelect(sa.select(by, of).where(by.in_(wanted)))
 
@@ -582,7 +588,7 @@ class LinkQueries(Queries):
     """Lookups whose cost does not grow with the corpus."""
 
     def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
-        """Read from ``store`` and its full-text index."""
+        """Keep the store to read from, and its full-text index."""
         super().__init__(store)
         self._fulltext = fulltext
 
@@ -606,7 +612,7 @@ class LinkQueries(Queries):
     def _pairs(
         self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
     ) -> Iterable[tuple[Any, ...]]:
-        """Read the values of two columns where the first has one of some values."""
+        """Read the columns ``by`` and ``of`` of all rows with one of ``values`` in ``by``."""
         if len(values) < _FEW:
             return self._lookup(_build_lookup(by, of), values)
         # Past the statement that is compiled for every length, which the driver parses in Python.
@@ -615,7 +621,10 @@ class LinkQueries(Queries):
     def _group(
         self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
     ) -> dict[Any, list[Any]]:
-        """Group values of a column by those of another one; missing values are left out."""
+        """Group the values of column ``of`` by those of column ``by``.
+
+        Only rows with one of ``values`` in ``by`` are read; values without a row are left out.
+        """
         return _group_by_key(self._pairs(by, of, values))
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
@@ -643,7 +652,7 @@ class LinkQueries(Queries):
         return self._group(names.c.name, names.c.node, candidates)
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
-        """Find, for each text, the first stored name that is it, or continues it by a word.
+        """Find, for each text, the first stored name that equals it or continues it by a word.
 
         Texts with which no name begins are left out.
         """
@@ -656,7 +665,7 @@ class LinkQueries(Queries):
             }
 
     def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]] | None:  # noqa: ARG002
-        """Map first words of stored names to second words; None if this reader does not."""
+        """Map each first word to the second words of stored names; None if not supported."""
         return None
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
@@ -683,7 +692,7 @@ class LinkQueries(Queries):
         return self._group(references.c.address, references.c.node, targets)
 
     def find_few_referring(self, targets: Sequence[str], most: int) -> dict[str, list[int]]:
-        """Keys of the nodes, in order and at most ``most``, that refer to targets, by target."""
+        """Find the nodes that refer to each target: at most ``most`` keys in order, by target."""
         if not targets:
             return {}
         with self._store.connect() as connection:
@@ -693,7 +702,7 @@ class LinkQueries(Queries):
             return {target: sorted(map(int, found.split(","))) for target, found in rows if found}
 
     def references(self, keys: Sequence[int], *, terms: bool) -> dict[int, list[str]]:
-        """Terms in the text of these nodes, or its link targets, by key."""
+        """Read the terms (``terms`` True) or link targets in the text of these nodes, by key."""
         found = self._group(references.c.node, references.c.address, keys)
         return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
@@ -710,12 +719,12 @@ class LinkQueries(Queries):
         return _group_by_key((source, key) for source, _, _, key in rows)
 
     def find_ends(self, keys: Sequence[int], kind: int) -> set[tuple[int, int]]:
-        """Sources and targets of the edges of a kind that leave nodes."""
+        """Find the edges of a kind that leave these nodes, as pairs ``(source, target)``."""
         query = sa.select(edges.c.source, edges.c.target).where(edges.c.kind == kind)
         return {(source, target) for source, target in self._rows_in(query, edges.c.source, keys)}
 
     def find_sources(self, keys: Sequence[int], kind: int) -> set[tuple[int, int]]:
-        """Targets and sources of the edges of a kind that lead to nodes."""
+        """Find the edges of a kind that lead to these nodes, as pairs ``(target, source)``."""
         query = sa.select(edges.c.target, edges.c.source).where(edges.c.kind == kind)
         return {(target, source) for target, source in self._rows_in(query, edges.c.target, keys)}
 
@@ -724,7 +733,7 @@ class RememberedLinks(LinkQueries):
     """Reader that looks up each word once; valid while no document is added or removed."""
 
     def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
-        """Read from ``store`` and its full-text index."""
+        """Keep the store to read from, and its full-text index."""
         super().__init__(store, fulltext)
         self._names: dict[str, str | None] = {}
         self._seconds: dict[str, set[str]] = {}
@@ -752,7 +761,7 @@ class PublishedLinks(LinkQueries):
     def __init__(
         self, store: ReadableStore, fulltext: FullTextReader, published: Mapping[int, Node]
     ) -> None:
-        """Read from ``store`` and its full-text index; ``published`` are new chunks by key."""
+        """Keep the store to read from, its full-text index, and new chunks by key."""
         super().__init__(store, fulltext)
         self._published = published
 
@@ -762,7 +771,10 @@ class PublishedLinks(LinkQueries):
         take: Callable[[int, Node], T],
         look_up: Callable[[list[int]], Mapping[int, T]],
     ) -> dict[int, T]:
-        """Return values by key, of published chunks or looked up; empty ones are left out."""
+        """Return values by key: of published chunks by ``take``, of other nodes by ``look_up``.
+
+        Empty values of published chunks are left out.
+        """
         other = [key for key in keys if key not in self._published]
         own = {key: take(key, self._published[key]) for key in keys if key in self._published}
         known = {key: value for key, value in own.items() if value}
@@ -806,7 +818,10 @@ def _select_terms(values: Iterable[str], *, terms: bool) -> list[str]:
 def _remember(
     known: dict[str, T | None], wanted: Sequence[str], look_up: Callable[[list[str]], dict[str, T]]
 ) -> dict[str, T]:
-    """Return the known values of wanted words; words asked for the first time are looked up."""
+    """Return the values of ``wanted`` words, from ``known`` or else by ``look_up``.
+
+    New values, also that a word has none, are added to ``known``.
+    """
     if len(known) > _MAX_REMEMBERED:
         known.clear()
     if new := [word for word in wanted if word not in known]:

@@ -15,7 +15,7 @@ from crabpath_retrievers.core.feedback import (
     RewardSource,
     validate_user,
 )
-from crabpath_retrievers.core.query import parse_namespace
+from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -25,6 +25,7 @@ from crabpath_retrievers.storage.schema import (
     edges,
     feedback,
     feedback_effects,
+    journal,
     namespaces,
     nodes,
     overlay,
@@ -57,10 +58,22 @@ class FeedbackFilter(NamedTuple):
     user: str | None = None
     source: str | None = None
     namespace: str | None = None
+    token: str | None = None
 
     @classmethod
-    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "FeedbackFilter":
-        """Validate the fields."""
+    def of(
+        cls,
+        *,
+        user: str | None,
+        source: str | None,
+        namespace: str | None,
+        token: str | None = None,
+    ) -> "FeedbackFilter":
+        """Make a filter from fields that are checked; None for a field matches all.
+
+        Raises:
+            InvalidInputError: A field cannot be used.
+        """
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -69,6 +82,7 @@ class FeedbackFilter(NamedTuple):
             None if user is None else validate_user(user),
             source,
             None if namespace is None else parse_namespace(namespace),
+            None if token is None else parse_text("token", token),
         )
 
     def where(self) -> list[sa.ColumnElement[bool]]:
@@ -92,6 +106,7 @@ class FeedbackRecord(NamedTuple):
         created: Seconds since the epoch.
         correction: The correct answer, as given.
         used, unused, relevant, irrelevant: Documents as they were named; None where none were.
+        token: Id of the token of the server that gave it; None without one.
     """
 
     feedback_id: str
@@ -108,6 +123,7 @@ class FeedbackRecord(NamedTuple):
     unused: tuple[str, ...] | None = None
     relevant: tuple[str, ...] | None = None
     irrelevant: tuple[str, ...] | None = None
+    token: str | None = None
 
 
 class StoredEffects(NamedTuple):
@@ -154,6 +170,26 @@ class WeightMove(NamedTuple):
     created: float
 
 
+class AuditRecord(NamedTuple):
+    """A change of the store, without texts, names and ids of what was changed.
+
+    Attributes:
+        number: Number of the change, from 1.
+        created: Seconds since the epoch.
+        change: Kind of change, such as ``remove`` (documents), ``remove_notes`` or ``publish``.
+        namespace: The namespace; None if it concerns several, or documents.
+        token: Id of the token of the server that asked for it; None without one.
+        detail: How much was changed.
+    """
+
+    number: int
+    created: float
+    change: str
+    namespace: str | None
+    token: str | None
+    detail: dict[str, Any]
+
+
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -179,9 +215,12 @@ class HistoryQueries(Queries):
     def get_feedback_state(
         self, feedback_id: str, namespace: str | None = None
     ) -> FeedbackState | None:
-        """State of feedback of a namespace; None for an unknown id.
+        """Read the state of feedback by its id; None for an unknown id.
 
-        Without a ``namespace`` (its name) only one may have feedback with this id.
+        ``namespace`` is a name; None looks in all.
+
+        Raises:
+            InvalidInputError: No namespace is given, and several have feedback with this id.
         """
         query = sa.select(feedback.c.sequence, feedback.c.namespace, feedback.c.status)
         where = [feedback.c.id == feedback_id]
@@ -209,10 +248,11 @@ class HistoryQueries(Queries):
         turn: str | None = None,
         before: str | None = None,
     ) -> list[FeedbackRecord]:
-        """List feedback that matches a filter, newest first, from the one after ``before`` on.
+        """List feedback that matches a filter, newest first, at most ``limit``.
 
-        With the id of a ``turn``, or the host's id of its run, only feedback about it, or that was
-        learned from it: the feedback of the filter is then read up to the last.
+        ``turn`` is the id of a turn, or the host's id of its run: only feedback is listed that
+        names it or was learned from it, and all feedback of the filter is read. None lists any.
+        ``before`` is the id of feedback: only older feedback is listed. None lists all.
 
         Raises:
             NotFoundError: There is no feedback ``before``.
@@ -248,10 +288,23 @@ class HistoryQueries(Queries):
         ]
         return about[:limit]
 
-    def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
-        """Find feedback that matches a filter and can be undone: id and namespace, in that order.
+    def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
+        """List the changes in the journal, newest first, after the one of number ``before``."""
+        query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(journal.c.sequence < before)
+        records = list[AuditRecord]()
+        for row in self._rows(query):
+            detail = json.loads(row.payload)
+            place = (row.sequence, row.created, row.change, row.namespace)
+            records.append(AuditRecord(*place, detail.pop("token", None), detail))
+        return records
 
-        Waiting feedback comes first, then applied feedback, the last learned first.
+    def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
+        """Find feedback that matches a filter and can be undone, as ``(id, namespace)``.
+
+        Waiting feedback, whose namespace may be None, comes first; then applied feedback, the last
+        learned first.
         """
         learned = sa.func.coalesce(feedback_effects.c.sequence, 0)
         query = (
@@ -268,7 +321,10 @@ class HistoryQueries(Queries):
         return [(name, space) for name, space in self._rows(query)]
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
-        """Read the effects of a feedback; None if none are stored. ``namespace`` is a key."""
+        """Read the effects of a feedback; None if none are stored.
+
+        ``namespace`` is a key.
+        """
         e, later = feedback_effects.c, feedback_effects.alias().c
         query = sa.select(e.sequence, e.record, e.ranker)
         rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))
@@ -294,7 +350,10 @@ class HistoryQueries(Queries):
     def get_weight_changes(
         self, namespace: str, edges: Iterable[EdgeName], most: int
     ) -> dict[EdgeName, tuple[StoredWeightChange, ...]]:
-        """The latest changes by feedback of the learned weights that have any, newest first."""
+        """Read the latest changes of these edges by feedback, newest first, by edge.
+
+        At most ``most`` changes are read for each edge; edges without changes are left out.
+        """
         wanted = set(edges)
         if not wanted:
             return {}
@@ -318,10 +377,18 @@ class HistoryQueries(Queries):
         kind: EdgeKind | None,
         cause: str | None,
     ) -> list[WeightMove]:
-        """Changes of learned weights of a namespace, newest first, with before and after.
+        """List changes of learned weights of a namespace, newest first, with before and after.
 
-        Those by the feedback or note ``cause``, of edges between these keys. Weights are traced
-        back from what they are now, through all later changes of an edge.
+        Weights are computed backwards from the current ones, through all later changes of an edge.
+        Changes of edges that have no weight now are left out.
+
+        Args:
+            clock: The clock of the namespace.
+            limit: Most changes.
+            source: Only changes of edges from the node with this key; None for any.
+            target: Only changes of edges to the node with this key; None for any.
+            kind: Only changes of edges of this kind; None for any.
+            cause: Only changes by the feedback or note with this id; None for any.
         """
         given = {"source": source, "target": target, "kind": kind and kind.value, "cause": cause}
         wanted = [weight_changes.c[name] == one for name, one in given.items() if one is not None]
@@ -360,7 +427,7 @@ class HistoryQueries(Queries):
     def _read_weights(
         self, namespace: int, sources: Sequence[int], targets: Sequence[int]
     ) -> dict[tuple[int, int, int], StoredWeight]:
-        """Learned weights between nodes, by keys of both ends and number of the kind."""
+        """Read learned weights between two sets of nodes, by keys of both ends and kind."""
         o, edge = overlay.c, ("source", "target", "kind")
         same = sa.and_(*(o[name] == edges.c[name] for name in edge))
         query = (
@@ -375,14 +442,14 @@ class HistoryQueries(Queries):
         }
 
     def _read_users(self, namespace: int, causes: Iterable[str]) -> dict[str, str | None]:
-        """Users who gave feedback of a namespace, by its id."""
+        """Read which users gave the feedback with the ids ``causes``, by id; None for nobody."""
         query = sa.select(feedback.c.id, feedback.c.user)
         query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
         query = query.where(namespaces.c.key == namespace)
         return {cause: user for cause, user in self._rows_in(query, feedback.c.id, causes)}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
-        """The snapshots of a namespace, or of all namespaces, newest first."""
+        """List the snapshots of a namespace, newest first; None lists those of all."""
         query = (
             sa.select(
                 snapshots.c.id,
@@ -406,7 +473,11 @@ _DECIMALS = 9
 def _trace_back(
     moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
 ) -> dict[int, tuple[float, float]]:
-    """Compute weights before and after each change, by its number, without dropped edges."""
+    """Map the number of each change to the edge's weight before and after it.
+
+    ``moves`` are changes up to the latest; weights are computed backwards from ``weights``, the
+    current ones. Edges that have no weight now are left out.
+    """
     of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
     for move in moves:
         of_edge[move.source, move.target, move.kind].append(move)
@@ -439,13 +510,17 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
         created=row.created,
         correction=payload.get("correction"),
         **{name: tuple(payload[name]) for name in DOCUMENT_FIELDS if payload.get(name) is not None},
+        token=row.token,
     )
 
 
 def _select_weight_changes(
     namespace: str, sources: Iterable[str], targets: Iterable[str]
 ) -> sa.Select[Any]:
-    """Select weight changes between nodes, each with its rank from the newest of its edge."""
+    """Select weight changes by feedback from ``sources`` to ``targets``, given as ids.
+
+    Each row has the rank of the change among those of its edge, newest first.
+    """
     edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
     place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
     one, other = nodes.alias(), nodes.alias()

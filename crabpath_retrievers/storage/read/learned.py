@@ -297,18 +297,22 @@ class LearnedQueries(Queries):
         return decode_state(rows[0]) if rows else NamespaceState(Clock(0, 0, 0.0))
 
     def get_tuning(self, namespace: str) -> tuple[str | None, str | None]:
-        """Read knobs and tuning history of a namespace, as JSON; None where there are none."""
+        """Read knobs and tuning history of a namespace, as JSON; None for what it does not have."""
         query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
         rows = self._rows(query.where(namespaces.c.name == namespace))
         return (rows[0].knobs, rows[0].tuning) if rows else (None, None)
 
     def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, UsageCounts]:
-        """Usage counts by key of the node, of nodes that have any; ``namespace`` is a key."""
+        """Read usage counts by key of the node; nodes without any are left out."""
         rows = self._run(_USAGE, namespace=namespace, keys=list(keys))
         return {key: UsageCounts(*counts) for key, *counts in rows}
 
     def rank_by_use(self, namespace: int, limit: int, *, least: bool) -> list[DocumentUse]:
-        """List used chunks and notes that a namespace sees, the most or ``least`` useful first."""
+        """List at most ``limit`` chunks and notes by their use, the most useful first.
+
+        These were used at least as often as not. ``least`` lists the others, the least useful
+        first.
+        """
         wins, losses = usage.c.wins, usage.c.losses
         useful = (wins + 1.0) / (wins + losses + 2.0)
         query = (
@@ -324,7 +328,10 @@ class LearnedQueries(Queries):
     def list_namespaces(
         self, names: Iterable[str] | None, after: str, limit: int
     ) -> list[NamespaceRecord]:
-        """List namespaces, or some of these ``names``, behind ``after`` in order of names."""
+        """List at most ``limit`` namespaces with names after ``after``, in order of names.
+
+        ``names`` lists only these; None lists any.
+        """
         n = namespaces.c
         given = sa.select(sa.func.count()).where(feedback.c.namespace == n.name)
         query = sa.select(
@@ -340,14 +347,14 @@ class LearnedQueries(Queries):
     def episodes(
         self, namespace: int, ids: Sequence[str], *, queued: bool = False
     ) -> list[StoredEpisode]:
-        """The episodes with these ids; with ``queued`` also all that wait for the index."""
+        """Read the episodes with these ids; if ``queued``, also all that wait for the index."""
         rows = self._run(_EPISODES, namespace=namespace, ids=list(ids))
         if queued:
             rows = [*rows, *self._run(_QUEUED_EPISODES, namespace=namespace)]
         return _decode_episodes({row[0]: row for row in rows}.values())
 
     def recent_episodes_of(self, user: str, namespace: str, limit: int) -> list[StoredEpisode]:
-        """Read the episodes that the last ``limit`` feedback of a user added to."""
+        """Read the episodes that the last ``limit`` applied feedbacks of a user added to."""
         own = sa.and_(
             feedback.c.id == feedback_effects.c.feedback,
             feedback.c.namespace == namespaces.c.name,
@@ -372,7 +379,7 @@ class LearnedQueries(Queries):
         return {name: decode_vector(data) for name, data in rows}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
-        """The latest episodes of a namespace, for vector indexes that hold no episodes."""
+        """Read the latest ``limit`` episodes of a namespace, for an index that holds none."""
         query = (
             sa.select(*_EPISODE_COLUMNS)
             .where(episodes.c.namespace == namespace)
@@ -382,7 +389,7 @@ class LearnedQueries(Queries):
         return _decode_episodes(self._rows(query))
 
     def episode_ids(self, namespace: int, limit: int = _ALL) -> list[str]:
-        """Ids of all episodes of a namespace, or of so many."""
+        """Read the ids of the episodes of a namespace: all, or at most ``limit``."""
         rows = self._run(_EPISODE_IDS, namespace=namespace, limit=limit, offset=0)
         return [episode for (episode,) in rows]
 
@@ -417,7 +424,11 @@ class LearnedQueries(Queries):
     def edges(
         self, namespace: str, sources: Sequence[int]
     ) -> tuple[dict[EdgeTriple, float], dict[EdgeTriple, float]]:
-        """Read weights, after decay, of learned edges from nodes, and counts towards new edges."""
+        """Read learned edges that leave ``sources``: weights after decay, and counts of new ones.
+
+        Both are by keys of the ends and kind; a count is evidence for an edge that does not exist
+        yet.
+        """
         weights: dict[EdgeTriple, float] = {}
         counts: dict[EdgeTriple, float] = {}
         rows = self._run(_EDGES, name=namespace, sources=list(sources))
@@ -431,17 +442,25 @@ class LearnedQueries(Queries):
         return weights, counts
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
-        """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
+        """Read effective weights, in [-1, 1], of the learned edges that leave ``sources``."""
         return self.edges(namespace, sources)[0]
 
     def get_feedback(self, feedback_id: str, namespace: str | None = None) -> StoredFeedback:
-        """Feedback of a namespace, or of any, by its id; as :meth:`read_feedback`."""
+        """Read feedback by its id; ``namespace`` None takes that of any namespace.
+
+        Errors are as for :meth:`read_feedback`.
+        """
         own = [] if namespace is None else [feedback.c.namespace == namespace]
         query = sa.select(feedback.c.sequence).where(feedback.c.id == feedback_id, *own)
         return self.read_feedback(self._scalar(query.limit(1)) or 0)
 
     def read_feedback(self, sequence: int) -> StoredFeedback:
-        """Feedback by its number."""
+        """Read feedback by its number.
+
+        Raises:
+            NotFoundError: There is none.
+            StoreError: The stored feedback cannot be decoded.
+        """
         rows = self._run(_FEEDBACK, sequence=sequence)
         if not rows:
             msg = "this feedback is no longer kept here"
@@ -455,7 +474,7 @@ class LearnedQueries(Queries):
     def get_waiting_feedback(
         self, limit: int, after: int = 0
     ) -> list[StoredFeedback | UnreadableFeedback]:
-        """Waiting feedback, oldest first, after a sequence number."""
+        """List at most ``limit`` waiting feedbacks with numbers above ``after``, oldest first."""
         query = (
             sa.select(*_FEEDBACK_COLUMNS)
             .where(feedback.c.status == "waiting", feedback.c.sequence > after)
@@ -465,7 +484,10 @@ class LearnedQueries(Queries):
         return [_decode_feedback(row) for row in self._rows(query)]
 
     def iterate_answers(self) -> Iterator[list[tuple[int, str | None]]]:
-        """Yield, in blocks, numbers of feedback with an answer, and the turns it names."""
+        """Yield, in blocks, the number of each feedback with an answer, and the turn it names.
+
+        The turn is None for feedback that names none.
+        """
         query = sa.select(feedback.c.sequence, feedback.c.payload)
         query = query.where(feedback.c.payload.contains('"answer": "'))
         for rows in self._iterate_blocks(query, feedback.c.sequence, 500):
@@ -575,7 +597,7 @@ class RegionQueries(Queries):
             yield _decode_nodes(rows)
 
     def get_states(self, namespace: int, most: int) -> list[NodeVector]:
-        """The newest states of the episodes of agents, in order of their keys."""
+        """Read the newest ``most`` states of the episodes of agents, in order of their keys."""
         query = _NODE.join(notes, notes.c.node == nodes.c.key)
         query = query.where(notes.c.namespace == namespace, notes.c.kind == "state")
         rows = self._rows(query.order_by(nodes.c.key.desc()).limit(most))
@@ -589,7 +611,10 @@ class RegionQueries(Queries):
     def get_transitions(
         self, namespace: int, places: Sequence[tuple[int, int]]
     ) -> list[TransitionCount]:
-        """Transition counts from these regions of a namespace, each ``(level, key of the hub)``."""
+        """Read transition counts from the regions ``places`` of a namespace.
+
+        Each place is ``(level, key of the hub)``.
+        """
         levels, regions = ({place[part] for place in places} for part in (0, 1))
         rows = self._run(_STEPS, namespace=namespace, levels=list(levels), regions=list(regions))
         known = set(places)

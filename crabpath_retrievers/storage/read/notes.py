@@ -10,7 +10,14 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.core.text import hash_texts, normalise_name
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes, overlay
+from crabpath_retrievers.storage.schema import (
+    contents,
+    feedback,
+    namespaces,
+    nodes,
+    notes,
+    overlay,
+)
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
@@ -52,7 +59,7 @@ class NoteOrigin(NamedTuple):
 
 
 def build_correction_id(text_id: str, query: str) -> str:
-    """Build the id of a correction of one question from the id of its text."""
+    """Build the id of a correction of the question ``query`` from the id of its text."""
     return f"{text_id}-{hash_texts(normalise_name(query))[:8]}"
 
 
@@ -63,7 +70,10 @@ def find_text_id(note: str) -> str:
 
 
 def build_note_episode_id(key: int, query: str) -> str:
-    """Build the id of the episode by which similar questions recall a note."""
+    """Build the id of the episode by which similar questions recall a note.
+
+    ``key`` is that of the note, ``query`` the question that the note answers.
+    """
     return f"note-{key}-{sha256(query.encode()).hexdigest()[:16]}"
 
 
@@ -102,6 +112,7 @@ class NoteRecord(NamedTuple):
         turn_id: Id of the turn that it was made from; None without one.
         feedback_id: Id of the feedback that it was made from; None without one.
         uses: Number of successful turns that used it.
+        token: Id of the token of the server that gave it; None without one.
     """
 
     id: str
@@ -112,6 +123,7 @@ class NoteRecord(NamedTuple):
     turn_id: str | None
     feedback_id: str | None
     uses: int
+    token: str | None = None
 
 
 _USES_PROVEN = 2
@@ -183,22 +195,31 @@ class NoteQueries(Queries):
     """Reads of notes. A note on probation that was last used before turn ``since`` is expired."""
 
     def near(self, namespace: int, ids: Sequence[str], since: int) -> list[NoteVector]:
-        """Current notes with these ids, and all that are queued for the index."""
+        """Read the current notes among ``ids``, and all current notes that wait for the index.
+
+        A note on probation is current if it was used since the turn ``since``.
+        """
         found = self._run(_NEAR, namespace=namespace, ids=list(ids), since=since)
         return decode_rows("a note", {row[0]: row for row in found}.values(), _decode_note)
 
     def find_origins(self, namespace: int, keys: Sequence[int]) -> list[NoteOrigin]:
-        """The notes of a namespace among these keys."""
+        """Read the notes of a namespace among the nodes with these keys."""
         rows = self._run(_OF_KEYS, namespace=namespace, keys=list(keys))
         return [NoteOrigin(*row) for row in rows]
 
     def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
-        """The latest corrections of documents and of the notes that correct them, newest first."""
+        """List the latest corrections of nodes, and of notes that correct these, newest first.
+
+        ``keys`` are those of the nodes; at most ``limit`` corrections are listed.
+        """
         rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
         return [Correction(*row) for row in rows]
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
-        """The latest current notes of a namespace, for vector indexes that hold no notes."""
+        """Read the latest ``limit`` current notes of a namespace, for an index without notes.
+
+        A note on probation is current if it was used since the turn ``since``.
+        """
         query = (
             sa.select(*_VECTOR)
             .select_from(_JOINED)
@@ -212,15 +233,24 @@ class NoteQueries(Queries):
     def list_newest(
         self, namespace: int, limit: int, *, before: str | None = None
     ) -> list[NoteRecord]:
-        """List the newest notes of a namespace, no states, from the one after ``before`` on.
+        """List the newest ``limit`` notes of a namespace, also those whose probation is over.
+
+        States of agents are left out. ``before`` is the id of a note: only older ones are listed.
 
         Raises:
             NotFoundError: The namespace has no note ``before``.
         """
-        n = notes.c
+        n, given = notes.c, feedback.c
+        of_feedback = (
+            sa.select(given.token)
+            .join(namespaces, namespaces.c.name == given.namespace)
+            .where(given.id == n.feedback, namespaces.c.key == n.namespace)
+            .correlate(notes)
+        )
         query = (
             sa.select(nodes.c.id, n.kind, nodes.c.title, contents.c.content)
             .add_columns(n.query, n.turn, n.feedback, n.uses)
+            .add_columns(sa.func.coalesce(n.token, of_feedback.scalar_subquery()))
             .select_from(_JOINED)
             .join(contents, contents.c.node == n.node)
             .where(n.namespace == namespace, IS_SEARCHED)
@@ -239,7 +269,10 @@ class NoteQueries(Queries):
         return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
-        """Select the ids that belong to expired notes."""
+        """Select those of ``ids`` that are notes whose probation ended without a use.
+
+        Notes on probation must have been used since the turn ``since``.
+        """
         rows = self._run(_EXPIRED, namespace=namespace, ids=list(ids), since=since)
         return {node for (node,) in rows}
 
@@ -268,7 +301,7 @@ class NoteQueries(Queries):
         return self._rows(query.where(notes.c.kind == "auto"))
 
     def get_facts(self, ids: Iterable[str], namespace: str | None = None) -> list[NoteFacts]:
-        """Read facts about the notes among some ids, of one namespace or of any."""
+        """Read facts about the notes among ``ids``; ``namespace`` None reads those of any."""
         n = notes.c
         columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
         other = notes.alias()

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.calls import look_again
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
@@ -77,6 +77,7 @@ class Precedent(NamedTuple):
         user, source: Who gave it; the user is None if unknown.
         created: When the feedback was given, in seconds since the epoch.
         documents: Credit of documents, in [-1, 1] and below 0 for what was not used.
+        stated: Whether the verdict names documents; else it is about the answer as a whole.
     """
 
     query: str
@@ -88,6 +89,7 @@ class Precedent(NamedTuple):
     source: str
     created: float
     documents: dict[str, float]
+    stated: bool
 
 
 class JudgedTurn(NamedTuple):
@@ -204,9 +206,9 @@ class TurnLog(Queries):
     """Reads of turn records."""
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
-        """The record of a turn, by its id or by the run id of the host.
+        """Read the record of a turn, by its id or by the run id of the host.
 
-        Without a namespace all are searched.
+        ``namespace`` is a name; None looks in all.
         """
         found = self.find(turn_id, namespace=namespace)
         if found is None:
@@ -219,8 +221,8 @@ class TurnLog(Queries):
     ) -> StoredTurn | None:
         """Find a turn with all that learning needs, in two statements; None for an unknown id.
 
-        With ``wait`` it is looked for again for ``WAIT_FOR_TURN`` where the id says that it was
-        made just now: another process may not have written it yet.
+        If ``wait``, an unknown id that was made in the last ``WAIT_FOR_TURN`` seconds is looked for
+        again until these are over: another process may not have written the turn yet.
         """
         self._store.flush()
         return look_again(
@@ -234,16 +236,20 @@ class TurnLog(Queries):
         return bool(self._run(_KNOWN, asked=turn_id))
 
     def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
-        """The feedback that turns were learned from, with ids of turns, the first given first."""
+        """Read the feedback that turns were learned from, as ``(turn id, feedback)``.
+
+        The feedback that was given first comes first.
+        """
         rows = self._rows_in(_VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
 
     def find_precedents(
         self, turn: Turn, alike: Iterable[tuple[StoredEpisode, float]]
     ) -> list[Precedent]:
-        """The verdicts before a turn on past questions, the most alike question first.
+        """Find the verdicts before a turn on past questions, the most alike question first.
 
-        ``alike`` are episodes with the similarity of their questions. The newest 500 count.
+        ``alike`` are episodes with the similarity of their questions. Only the newest 500 verdicts
+        are considered.
         """
         self._store.flush()
         known = {episode.query: (episode, near) for episode, near in alike}
@@ -264,15 +270,16 @@ class TurnLog(Queries):
             (episode, near), said = known[query], Feedback.from_record(payload)
             credit = episode.credit_by_user.get(said.user or "", episode.documents)
             who = said.feedback_id, said.outcome, said.user, said.source
-            found.append(Precedent(query, near, name, *who, created, credit))
+            stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
+            found.append(Precedent(query, near, name, *who, created, credit, stated))
         return sorted(found, key=lambda one: -one.similarity)
 
     def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
-        """The turns of a namespace, or of all, whose feedback compares two rankings.
+        """Find the turns whose feedback compares two rankings, each with that feedback.
 
-        One for each such feedback that is not undone. These are turns after a lesson whose labels
-        are independent of what was shown; or those of a shadow, where documents ``used`` in a
-        success count.
+        A turn with several such feedbacks is listed for each; undone feedback does not count. The
+        turns are those after a lesson whose labels are independent of what was shown; if
+        ``shadow``, those of a shadow, where documents ``used`` in a success count as labels.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
@@ -317,10 +324,14 @@ class TurnLog(Queries):
         seconds: float,
         session: str | None = None,
     ) -> list[StoredTurn]:
-        """The last turns of one conversation before a time, newest first, consumed or not.
+        """Read the last turns of one conversation before a time, newest first, judged or not.
 
-        ``until`` is in seconds since the epoch. Without a session it is that of the last turn of
-        the namespace.
+        Args:
+            namespace: Name of the namespace.
+            until: The time, in seconds since the epoch.
+            turns: Most turns.
+            seconds: How long before ``until`` the turns may be.
+            session: The conversation; None for that of the last turn before ``until``.
         """
         self._store.flush()
         own: dict[str, Any] = {"namespace": namespace, "until": until}
@@ -347,7 +358,10 @@ class TurnLog(Queries):
     def list_newest(
         self, namespace: int, limit: int, *, until: int | None = None
     ) -> list[TurnRecord]:
-        """The last turns of a namespace before the one numbered ``until``, newest first."""
+        """List the last ``limit`` turns of a namespace, newest first.
+
+        ``until`` is the number of the turn before which they must be; None for the end.
+        """
         query = (
             sa.select(turns.c.record, _CONSUMER)
             .where(turns.c.namespace == namespace)

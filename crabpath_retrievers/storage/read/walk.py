@@ -115,7 +115,14 @@ _CLOCK = CompiledSelect(sa.select(*CLOCK_COLUMNS).where(namespaces.c.name == sa.
 
 
 def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:
-    """Select a row of ``_FACTS``; columns that only the clock fills are NULL in other rows."""
+    """Select a row of ``_FACTS``; its columns that ``more`` does not fill are NULL.
+
+    Args:
+        kind: What the row tells, such as the frequency of a term.
+        text: Column for a text.
+        number: Column for a number.
+        more: Further columns, at most 6.
+    """
     nothing: list[Any] = [sa.literal_column("NULL")] * (6 - len(more))
     return sa.select(sa.literal(kind), text, number, *more, *nothing)
 
@@ -271,7 +278,7 @@ class VersionCache(Generic[K, V]):
     ) -> dict[K, V]:
         """Return the rows with these keys, cached or fetched; keys without a row are left out.
 
-        Nothing is remembered where the corpus was not read.
+        If ``clock`` has no version of the corpus, nothing is cached.
         """
         if clock.corpus is None:
             return {**fetch(list(keys))}
@@ -322,7 +329,7 @@ class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
 
     def __init__(self, store: ReadableStore, memory: CorpusMemory) -> None:
-        """Read from ``store`` through the cache ``memory``."""
+        """Keep the store to read from, and ``memory``, its cache."""
         super().__init__(store)
         self._memory = memory
 
@@ -338,10 +345,11 @@ class WalkQueries(Queries):
         namespace: int = 0,
         corpus: int | None = None,
     ) -> list[NodeHead]:
-        """Nodes by id and by key, each once, in the order of their ids; unknown ones are left out.
+        """Read nodes by id and by key, each once; unknown ones are left out.
 
-        Notes are visible to the namespace with this key only. With the version of the corpus, known
-        nodes are not read again.
+        Nodes by id come first, in order of ids; then those by key, in order of keys. Notes are
+        visible to the namespace with this key only. If ``corpus``, the version of the corpus, is
+        given, cached nodes are not read again.
         """
         known = self._memory.get_corpus(corpus)
         new_ids = [node for node in ids if node not in known.by_id]
@@ -367,7 +375,7 @@ class WalkQueries(Queries):
         return {node.id: node for node in decode_rows("a chunk", found.values(), decode_node)}
 
     def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
-        """Outgoing edges of all given nodes with effective weights, one node after the other."""
+        """Read the edges that leave the nodes ``keys``, with the weights of one namespace."""
         corpus = self._memory.get_corpus(clock.corpus)
         new = [key for key in keys if key not in corpus.outgoing]
         if new:
@@ -386,7 +394,10 @@ class WalkQueries(Queries):
     def _read_leaving(
         self, keys: Sequence[int], clock: Clock, corpus: _Corpus
     ) -> dict[int, _Leaving]:
-        """Read the edges that leave nodes, text edges first, which ``corpus`` holds already."""
+        """Read the edges that leave the nodes ``keys``; text edges come first.
+
+        Nodes whose edges the cache ``corpus`` holds are not read again.
+        """
         learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
         for source, target, kind, weight, decay_at, authority in self._run(
             _LEARNED, keys=list(keys), namespace=clock.key
@@ -410,7 +421,13 @@ class WalkQueries(Queries):
         learned: Mapping[int, Mapping[tuple[int, EdgeKind], StoredWeight]],
         clock: Clock,
     ) -> tuple[dict[int, list[OutgoingEdge]], dict[int, float]]:
-        """Return edges that only feedback created, and weights of STOP, by key of the source."""
+        """Select from learned weights the edges that only feedback created, and STOP.
+
+        ``learned`` is by key of the source, and by target and kind.
+
+        Returns:
+            Edges with effective weights, and weights of STOP, both by key of the source.
+        """
         now = {
             (source, target, kind): stored.decay_to(clock.exponent)
             for source, weights in learned.items()
@@ -435,7 +452,10 @@ class WalkQueries(Queries):
     def read_facts(
         self, namespace: str, words: Sequence[str], names: Sequence[str] = ()
     ) -> QueryFacts:
-        """Read clock, statistics of words and owners of normalised names, in one statement."""
+        """Read clock, frequencies of ``words`` and owners of ``names``, in one statement.
+
+        Names are normalised; words and names that no node has are left out.
+        """
         known = self._memory.corpus
         new_words = [word for word in words if word not in known.frequencies]
         new_names = [name for name in names if name not in known.owners]
@@ -469,7 +489,10 @@ class WalkQueries(Queries):
     def read_more_facts(
         self, namespace: str, words: Sequence[str], facts: QueryFacts
     ) -> QueryFacts:
-        """Read facts of more words; nothing is read if all of them are cached."""
+        """Read facts with the frequencies of other words than ``facts`` has.
+
+        If all of the words are cached, nothing is read: the other fields are those of ``facts``.
+        """
         remembered = self._memory.get_corpus(facts.clock.corpus).frequencies
         if any(word not in remembered for word in words):
             return self.read_facts(namespace, words)

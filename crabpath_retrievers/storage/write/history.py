@@ -39,11 +39,18 @@ _TICK = 1e-3  # seconds between snapshots
 def undo_feedback(
     tx: Transaction, name: str, cause: str, version: int, model: str, note: str | None
 ) -> None:
-    """Subtract all stored effects of feedback, those on notes too, and release its turns.
+    """Subtract all stored effects of feedback, on notes as well, and free its turns.
 
-    Raises ``ConflictError`` when the feedback is no longer applied, or the namespace has another
-    version than was read. ``model`` is the ranking model without the feedback, as JSON. ``note``
-    None leaves the status, of feedback that waits again.
+    Args:
+        tx: The transaction.
+        name: Name of the namespace.
+        cause: Id of the feedback.
+        version: Version of the namespace that the caller read.
+        model: Ranking model without the feedback, as JSON.
+        note: Reason to store; None leaves the status, of feedback that waits again.
+
+    Raises:
+        ConflictError: The feedback is no longer applied, or the namespace has another version.
     """
     columns = (s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
     query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update(key_share=True)
@@ -71,7 +78,10 @@ def undo_feedback(
 
 
 def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
-    """Subtract all that a feedback changed besides the model and notes."""
+    """Subtract all that a feedback changed, except in the model and in notes.
+
+    ``name`` is that of the namespace; ``space`` and ``effects`` are its row and theirs.
+    """
     last = _find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
@@ -94,7 +104,7 @@ def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> N
 
 
 def _find_last_effect(tx: Transaction, namespace: int) -> int:
-    """Sequence number of the latest effects of feedback in a namespace; 0 without any."""
+    """Find the number of the latest effects of feedback in a namespace; 0 without any."""
     effects = s.feedback_effects.c
     query = sa.select(sa.func.max(effects.sequence)).where(effects.namespace == namespace)
     return tx.scalar(query) or 0
@@ -109,7 +119,10 @@ def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
 def _subtract_counts(
     tx: Transaction, namespace: int, table: str, counts: Sequence[Sequence[Any]]
 ) -> None:
-    """Subtract counts from nodes that still exist; negative counts raise them again."""
+    """Subtract counts in a table of ``COUNTERS`` from nodes that still exist.
+
+    Negative counts raise them again.
+    """
     names = [column.name for column in TABLES[table].c if column.name != "namespace"]
     rows = [dict(zip(names, count, strict=True)) for count in counts]
     nodes = NODE_COLUMNS[table]
@@ -124,9 +137,12 @@ def _subtract_counts(
 
 
 def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
-    """Copy the learned state of a namespace.
+    """Copy the learned state of a namespace to a snapshot with the id ``identity``.
 
-    A name is unique within the namespace.
+    ``name`` is unique within the namespace; None for a snapshot without one.
+
+    Raises:
+        ConflictError: There is no such namespace.
     """
     tx.touches_corpus = True
     query = sa.select(s.namespaces.c.key, s.namespaces.c.version)
@@ -154,9 +170,14 @@ def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | N
 
 
 def apply_snapshot(tx: Transaction, identity: str) -> None:
-    """Replace the learned state of a namespace by that of a snapshot.
+    """Replace the learned state of a namespace by that of the snapshot ``identity``.
 
-    Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
+    Nodes that were deleted in the meantime are skipped. Feedback stays applied, and its turns stay
+    consumed.
+
+    Raises:
+        ConflictError: There is no such snapshot.
+        InvalidInputError: The embedder was changed after the snapshot.
     """
     tx.touches_corpus = True
     query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
@@ -187,7 +208,10 @@ def apply_snapshot(tx: Transaction, identity: str) -> None:
 
 
 def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
-    """Restore tables of learned state from rows; those of deleted nodes are skipped."""
+    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped.
+
+    ``namespace`` and ``name`` are key and name of the namespace.
+    """
     learned = [
         table
         for table in SNAPSHOT_TABLES
@@ -203,12 +227,15 @@ def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotR
 
 
 def drop_snapshot(tx: Transaction, identity: str) -> None:
-    """Delete a snapshot; the learned state of the namespace does not change."""
+    """Delete the snapshot ``identity``; the learned state of the namespace does not change."""
     tx.delete(s.snapshots, s.snapshots.c.id == identity)
 
 
 def advance_clock(tx: Transaction, namespace: str, turns: int = 0, exponent: float = 0.0) -> None:
-    """Advance the clock and the decay of a namespace, which is created if it is new."""
+    """Add ``turns`` to the clock of a namespace, and ``exponent`` to its decay.
+
+    A new namespace is created.
+    """
     tx.update(
         s.namespaces,
         s.namespaces.c.key == tx.get_key(namespace),
@@ -219,7 +246,7 @@ def advance_clock(tx: Transaction, namespace: str, turns: int = 0, exponent: flo
 
 
 def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
-    """Stop or resume learning in a namespace."""
+    """Stop learning in a namespace (``frozen`` True), or resume it; a new one is created."""
     tx.update(s.namespaces, s.namespaces.c.key == tx.get_key(namespace), frozen=int(frozen))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -53,11 +54,20 @@ def write_journal(
     namespace: str | None = None,
     inverse: object = None,
 ) -> None:
-    """Add a row to the journal, without texts, names or ids: it could not forget them.
+    """Add a row to the journal, without texts, names or ids: the journal could not forget them.
 
-    ``payload`` and ``inverse`` are JSON-safe. Without a namespace the change concerns several or
-    none; without ``inverse`` it cannot be undone.
+    The id of the token that asked for it is added.
+
+    Args:
+        tx: The transaction.
+        change: Kind of the change.
+        payload: What was changed, JSON-safe.
+        namespace: Name of the one namespace that is concerned; None for several or none.
+        inverse: What undoes the change, JSON-safe; None if nothing does.
     """
+    token = find_token()
+    if token is not None:
+        payload = {**payload, "token": token}
     row = {
         "created": time.time(),
         "namespace": namespace,
@@ -69,7 +79,7 @@ def write_journal(
 
 
 def get_primary_key(table: str, row: Any) -> tuple[Any, ...]:
-    """Return the primary key of a row."""
+    """Return the primary key of a row of a table."""
     return tuple(row[column.name] for column in TABLES[table].primary_key)
 
 
@@ -89,7 +99,10 @@ def read_rows(
 
 
 def write_rows(tx: Transaction, images: Iterable[RowChange]) -> None:
-    """Write rows as they are after changes, deletions first; namespaces are only updated."""
+    """Write the rows ``images`` as they are after the changes, deletions first.
+
+    Rows of namespaces are only updated, not created.
+    """
     deleted: dict[str, list[Row]] = defaultdict(list)
     written: dict[str, list[Row]] = defaultdict(list)
     for table, before, after in images:
@@ -111,8 +124,9 @@ def write_rows(tx: Transaction, images: Iterable[RowChange]) -> None:
 def restore_rows(tx: Transaction, images: Sequence[RowChange]) -> None:
     """Undo row changes, but keep what was learned since.
 
-    A row that changed since is kept as it is. A weight is restored with the changes that led to it,
-    unless their feedback was undone or the weight was learned anew.
+    Rows that changed since, and rows whose node or namespace is gone, stay as they are. Entries of
+    ``weight_changes`` come back unless their feedback was undone or their edge has another weight
+    by now; a weight only comes back if its edge has entries.
     """
     learned_anew = _find_learned_anew(tx, images)
     for table in _IN_ORDER:
@@ -127,12 +141,15 @@ def restore_rows(tx: Transaction, images: Sequence[RowChange]) -> None:
 
 
 def _keep_columns(row: Row | None, image: Row | None) -> Row | None:
-    """Select the columns of a row that its image has, which may be only some."""
+    """Select the columns of a row that ``image`` has, which may be only some.
+
+    If the row or the image is None, the row is returned as it is.
+    """
     return row if row is None or image is None else {name: row[name] for name in image}
 
 
 def _find_learned_anew(tx: Transaction, images: Sequence[RowChange]) -> set[tuple[Any, ...]]:
-    """Find edges whose weight now is not that after the changes."""
+    """Find the edges whose weight now is not the one that the changes ``images`` left."""
     after = {get_primary_key("overlay", b or a): a for t, b, a in images if t == "overlay"}
     now = read_rows(tx, "overlay", after)
     return {edge for edge, row in after.items() if now.get(edge) != row}
@@ -144,7 +161,12 @@ def _filter_writable(
     images: Sequence[RowChange],
     learned_anew: Collection[tuple[Any, ...]],
 ) -> list[RowChange]:
-    """Select the changes whose nodes, namespaces and weight changes exist."""
+    """Select the changes to rows of ``table`` that may be written.
+
+    Deletions may. A row may if its nodes and its namespace exist; an entry of ``weight_changes``
+    also needs feedback that was not undone, and an edge that is not in ``learned_anew``; a weight
+    needs an entry.
+    """
     restored = [after for _, _, after in images if after is not None]
     if not restored:
         return list(images)
@@ -206,10 +228,12 @@ class NodeCollector(dict[int, int]):
 
 
 def translate_row(table: str, row: Row, keys: Mapping[int, int]) -> dict[str, Any]:
-    """Replace keys of nodes in a row by new ones; effects of feedback lose unknown nodes.
+    """Replace keys of nodes in a row of ``table`` by new ones.
 
-    ``keys`` maps former to new keys; 0 is no node. Raises ``KeyError`` for an unknown node that the
-    row cannot do without.
+    ``keys`` maps former to new keys; 0 is no node. Effects of feedback lose nodes that are unknown.
+
+    Raises:
+        KeyError: The row cannot do without a node that is unknown.
     """
     new = dict(row)
     for column in REFERENCES.get(table, ()):
@@ -263,7 +287,10 @@ def _translate_episode_id(episode: str, keys: Mapping[int, int]) -> str:
 def translate_rows(
     table: str, rows: Iterable[Row], keys: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Replace keys of nodes in rows by new ones; rows of unknown nodes are left out."""
+    """Replace keys of nodes in rows of ``table``; rows of unknown nodes are left out.
+
+    ``keys`` maps former to new keys; 0 is no node.
+    """
     found = []
     for row in rows:
         try:
@@ -276,7 +303,10 @@ def translate_rows(
 def insert_rows(
     tx: Transaction, table: str, rows: Iterable[Row], namespace: int, name: str
 ) -> None:
-    """Insert rows of a namespace, by key and name; the store generates their own keys."""
+    """Insert rows of a namespace, given by key and name, into ``table``.
+
+    The store generates keys of its own for the rows.
+    """
     here: dict[str, Any] = {"owner": namespace, "indexed": 0, "namespace": namespace}
     if table == "feedback":
         here["namespace"] = name
@@ -293,13 +323,13 @@ def insert_rows(
 def add_counts(
     tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Add to the counters of a namespace in one of the tables of ``COUNTERS``."""
+    """Add ``rows`` to the counters of a namespace in ``table``, one of ``COUNTERS``."""
     given = [{**row, "namespace": namespace} for row in rows]
     _COUNTERS[table].add(tx.connection, given, undo=True)
 
 
 def read_snapshot(tx: Transaction, namespace: int, name: str) -> bytes:
-    """Read and compress the learned state of a namespace."""
+    """Read the learned state of a namespace, given by key and name, as compressed bytes."""
     own = find_own_rows(namespace, name)
     queries = {table: sa.select(TABLES[table]).where(own[table]) for table in SNAPSHOT_TABLES}
     return _compress({table: tx.dicts(query) for table, query in queries.items()})
@@ -325,7 +355,7 @@ def _decode_rows(table: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, A
 
 
 def remove_notes_from_snapshot(data: bytes, keys: Container[int]) -> bytes:
-    """Remove the notes with these keys from compressed content."""
+    """Remove the notes with these keys from the compressed ``data`` of a snapshot."""
     rows = decode_snapshot(data)
     for table, column in NOTE_TABLES.items():
         rows[table] = [row for row in rows[table] if row[column] not in keys]

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import (
     AddTransitions,
     EpisodeContent,
@@ -215,7 +216,10 @@ def _encode_turn(change: c.RecordTurn) -> dict[str, Any]:
 
 
 def _insert_turn(tx: Transaction, known: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Insert a turn; returns False for a namespace that does not exist."""
+    """Insert a turn; return False if its namespace does not exist.
+
+    ``known`` finds the namespace, whose clock advances; ``row`` has the other columns.
+    """
     ticked = _ADVANCE_CLOCK.fetch(tx.connection, known)
     if ticked is not None:
         _INSERT_TURN.run(tx.connection, {**row, "namespace": ticked[0], "clock": ticked[1]})
@@ -245,7 +249,12 @@ def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
 
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> tuple[int, str | None, bool]:
-    """Queue feedback; returns its number, its namespace if known, and whether it is new."""
+    """Queue feedback, unless feedback with its id is stored in its namespace.
+
+    Returns:
+        The number of the stored feedback; its namespace, None if not known yet; and whether it is
+        new.
+    """
     feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
@@ -253,6 +262,7 @@ def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> tuple[int, str | N
         "created": change.created or time.time(),
         "given": feedback.namespace or default_namespace,
         "asked": feedback.turn_id,
+        "token": find_token(),
         **_encode_feedback(change),
     }
     new = _INSERT_FEEDBACK.fetch(tx.connection, row)
@@ -277,7 +287,14 @@ def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
 def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.KeepFeedback) -> None:
     """Replace the content of feedback, which waits again; its former effects stay for now.
 
-    Raises ``ConflictError`` if the stored feedback is not ``known``, which the caller read.
+    Args:
+        tx: The transaction.
+        sequence: Number of the feedback.
+        known: The content that the caller read.
+        new: The content from now on.
+
+    Raises:
+        ConflictError: The stored content is not ``known``.
     """
     own = s.feedback.c.sequence == sequence
     # First the namespace, as those do that learn from it.
@@ -289,7 +306,8 @@ def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.Keep
     require_unchanged(same, known.feedback_id)
     # Who has read the former content can no longer mark it as applied.
     later = s.feedback.c.created + _MOMENT
-    tx.update(s.feedback, own, created=later, **_encode_feedback(new))
+    token = sa.func.coalesce(find_token(), s.feedback.c.token)
+    tx.update(s.feedback, own, created=later, token=token, **_encode_feedback(new))
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
@@ -334,10 +352,19 @@ def settle_feedback(
     status: Literal["refused", "repeated", "undone"] | None = None,
     created: float | None = None,
 ) -> None:
-    """Attach a note to feedback, its reason or ignored parts, and with ``status`` settle it.
+    """Attach a note to feedback and, if ``status`` is given, set its status.
 
-    ``status`` changes only feedback that still waits and, with ``created``, was given at that time;
-    else nothing happens, or with ``undone`` a ``ConflictError`` is raised.
+    Only feedback that still waits gets the status and the note; otherwise nothing happens.
+
+    Args:
+        tx: The transaction.
+        sequence: Number of the feedback.
+        note: The reason, or the parts that are ignored.
+        status: New status; None attaches the note alone, to feedback of any status.
+        created: Time at which the feedback must have been given; None for any.
+
+    Raises:
+        ConflictError: ``status`` is ``undone``, and the feedback does not wait.
     """
     own = s.feedback.c.sequence == sequence
     if status is None:
@@ -354,9 +381,10 @@ def settle_feedback(
 
 
 def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
-    """Delete refused feedback whose turn was forgotten: nobody could delete it later.
+    """Delete refused feedback that ``own`` selects and whose turn was forgotten.
 
-    An id that no turn can have had is a mistake, which is kept with the reason.
+    Nobody could delete it later. An id that no turn can have had is a mistake, which is kept with
+    the reason.
     """
     payload = tx.scalar(sa.select(s.feedback.c.payload).where(own))
     turn = None if payload is None else json.loads(payload).get("turn_id")
@@ -367,7 +395,7 @@ def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
 
 
 def require_unchanged(condition: object, what: str) -> None:
-    """Raise ``ConflictError`` unless a condition holds; ``what`` has changed meanwhile."""
+    """Raise ``ConflictError`` unless a condition holds; ``what`` names what was changed."""
     if not condition:
         msg = f"{what!r} met another change: read again and repeat it"
         raise ConflictError(msg)
@@ -413,7 +441,8 @@ def write_passive_lesson(
 ) -> None:
     """Add what a turn teaches without an outcome, unless its namespace is frozen or gone.
 
-    The version of the namespace grows, as with feedback.
+    ``deltas`` are changes of weights, ``pairs`` counts towards edges as ``(source, target, kind,
+    count)`` by key; ``turn`` is the id. The version of the namespace grows, as with feedback.
     """
     own, space = s.namespaces.c.name == namespace, s.namespaces.c
     key = tx.scalar(sa.select(space.key).where(own, space.frozen == 0).with_for_update())
@@ -445,10 +474,11 @@ def _add_counts(
 
 
 def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
-    """Undo corrections of documents that now get other texts, given by key.
+    """Undo corrections of documents that now get other texts.
 
-    The blame by the feedback that gave them is undone, too. The edges of the corrections stay with
-    weight 0, as a record of what they corrected.
+    ``texts`` has the new texts by key; documents with equal texts stay corrected. The blame that
+    came with a correction is undone, too. The edges of the corrections stay with weight 0, as a
+    record of what was corrected.
     """
     o, e, note, node = s.overlay.c, s.feedback_effects.c, s.nodes.alias(), s.nodes.alias()
     inhibits = EdgeKind.INHIBITS.value
@@ -481,7 +511,10 @@ def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
 def _take_back_blame(
     tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
 ) -> None:
-    """Remove from a feedback's effects the blame of documents, given as ids by key."""
+    """Remove from a feedback's effects, ``record``, the blame of some documents.
+
+    ``about`` has their ids by key.
+    """
     counts = [row for row in record["usage"] if row[0] in about]
     lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
     add_usage(tx, c.AddUsage(namespace, lost))
@@ -507,7 +540,11 @@ def _parse_credit_by_user(episode: Sequence[Any]) -> dict[str, Any]:
 
 
 def undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
-    """Subtract what effects added to an episode; ``last`` if nothing was learned since."""
+    """Subtract from an episode what the effects ``episode`` of a feedback added.
+
+    ``name`` is that of the namespace. If ``last``, nothing was learned since, and the former clock
+    comes back.
+    """
     identity, turns, documents, clock, labelled, _ = episode
     users, now = _parse_credit_by_user(episode), read_episode(tx, identity)
     if now.turns:
@@ -526,7 +563,7 @@ def undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bo
 
 
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
-    """Add turns and credit to an episode."""
+    """Add the turns and credit of a change to an episode; a new one is created."""
     before = read_episode(tx, change.id) if change.before is None else change.before
     write_episode(tx, change.namespace, change.id, before, _extend_episode(before, change), change)
 
@@ -539,7 +576,19 @@ def write_episode(
     after: EpisodeContent,
     new: c.KeepEpisode | None = None,
 ) -> None:
-    """Replace the content of an episode; without turns it is deleted."""
+    """Replace the content of an episode; if no turns are left, the episode is deleted.
+
+    Args:
+        tx: The transaction.
+        namespace: Name of the namespace.
+        identity: Id of the episode.
+        before: Content that the caller read; without turns the episode is created.
+        after: New content.
+        new: Question and vector of an episode to create; None if it exists.
+
+    Raises:
+        ConflictError: The stored content has changed.
+    """
     values = {
         "namespace": tx.get_key(namespace),
         "then": after.clock,
@@ -574,7 +623,7 @@ def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
 
 
 def read_last_said(tx: Transaction, namespace: int) -> int:
-    """Read the number of the last statement in a namespace; 0 without one."""
+    """Read the number of the note that was given last in a namespace; 0 without one."""
     query = sa.select(sa.func.max(s.notes.c.said)).where(s.notes.c.namespace == namespace)
     return tx.scalar(query) or 0
 
@@ -582,7 +631,7 @@ def read_last_said(tx: Transaction, namespace: int) -> int:
 def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
     """Encode the changes of a feedback as a row of ``feedback_effects``, for undo.
 
-    Weight changes are stored by themselves.
+    ``namespace`` is a key. Weight changes have a table of their own.
     """
     model = consumed.effects
     record: dict[str, Any] = {
@@ -621,7 +670,10 @@ def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback
 
 
 def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeContent:
-    """Extend the content of an episode; documents and users with the most credit are kept."""
+    """Extend the content ``before`` of an episode by the turns and credit of a change.
+
+    Of many documents and users, those with the most credit are kept.
+    """
     by_user = dict(before.credit_by_user)
     if change.user is not None:
         own = _keep_most(add_credit(by_user.get(change.user, {}), change.documents))
@@ -659,7 +711,10 @@ def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
 
 
 def _find_gain(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Compute the credit that was added, by node id."""
+    """Compute how much credit changed from ``before`` to ``after``, by node id.
+
+    Nodes whose credit did not change are left out.
+    """
     nodes = dict.fromkeys((*before, *after))
     gains = {node: after.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     return {node: gain for node, gain in gains.items() if gain}

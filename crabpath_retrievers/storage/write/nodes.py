@@ -79,11 +79,15 @@ def stage_nodes(
 ) -> None:
     """Record a batch before it is published, so that an interrupted ingest can be finished.
 
-    An id has one row in the queue.
+    An id has one row in the queue. Publication does what the arguments say.
 
-    Publication adds or replaces ``nodes``, which have their vectors, deletes ``removed``, and hides
-    ``retired`` from queries: what was learned about those is kept, and counts again once a node
-    with the same id is published.
+    Args:
+        tx: The transaction.
+        nodes: Nodes to add or replace, with their vectors.
+        removed: Ids of nodes to delete.
+        retired: Ids of nodes to hide from queries. What was learned about them is kept, and counts
+            again once a node with the same id is published.
+        positions: New positions of other nodes, as ``(id, position)``.
     """
     rows = {node: _build_queue_row(node, "move", str(to)) for node, to in positions}
     rows |= {node: _build_queue_row(node, "remove") for node in removed}
@@ -118,9 +122,10 @@ class NewNode(NamedTuple):
 
 
 def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str, int], list[str]]:
-    """Add nodes, or replace those with the same id, which keep their keys.
+    """Add the nodes ``given``, or replace those with the same id, which keep their keys.
 
-    Returns keys by id, and ids of the siblings of replaced nodes, which must be linked again.
+    Returns:
+        Keys by id; and ids of the siblings of replaced nodes, which must be linked again.
     """
     existing = tx.get_node_keys([node.id for node in given])
     siblings = find_siblings(tx, existing)
@@ -160,7 +165,8 @@ def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> N
 def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Delete documents with all rows that refer to them.
 
-    Returns ids of their siblings, which must be linked again.
+    Returns:
+        Ids of the siblings of the documents, which must be linked again.
     """
     held = sa.select(s.nodes.c.key).order_by(s.nodes.c.key).with_for_update()
     known = sorted(tx.get_node_keys(ids).values())
@@ -184,9 +190,10 @@ def delete_nodes(tx: Transaction, keys: Sequence[int]) -> None:
 def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Hide nodes from all queries; their texts and what was learned about them are kept.
 
-    Hubs remain hubs: regions are defined by their vectors.
+    Hidden hubs remain hubs, since their vectors define regions.
 
-    Returns ids of their siblings, which must be linked again.
+    Returns:
+        Ids of the siblings of the nodes, which must be linked again.
     """
     keys = list(tx.get_node_keys(ids).values())
     siblings = find_siblings(tx, ids)
@@ -210,7 +217,10 @@ def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> Non
 
 
 def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
-    """Delete nodes from the full-text index, which has visible ones only, and from term counts."""
+    """Delete nodes from the full-text index and from the counts of terms.
+
+    Nodes that are not visible are not in either, and are ignored.
+    """
     if texts := tx.fulltext.get_words(tx.connection, keys):
         query = sa.select(s.contents.c.node, s.contents.c.length)
         held = [key for key, _ in texts]
@@ -220,9 +230,9 @@ def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
 
 
 def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> None:
-    """Index visible texts again if their words are cut differently now; reads all texts.
+    """Index visible texts again if they are split into other words now; reads all texts.
 
-    Only texts, with their title, for which ``is_affected`` is true are cut anew.
+    Only texts, each with its title, for which ``is_affected`` is true are split anew.
     """
     columns = (s.nodes.c.key, s.nodes.c.id, s.nodes.c.title, s.nodes.c.terms)
     texts = (s.contents.c.content, s.contents.c.metadata, s.contents.c.position)
@@ -248,7 +258,7 @@ def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> N
 
 
 def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
-    """Rebuild the stored names of nodes, as tokens, from titles and aliases.
+    """Rebuild the stored names of the nodes ``rows`` from titles and aliases, as tokens.
 
     This adds names that are long enough only with signs, such as "C++".
     """
@@ -284,7 +294,7 @@ def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
 
 
 def _delete_contents(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) -> None:
-    """Delete the contents, edges of these kinds, and full text of nodes."""
+    """Delete the contents, full text and edges of these ``kinds`` of nodes."""
     if keys:
         _unindex(tx, keys)
         _remove_edges(tx, keys, kinds)
@@ -324,7 +334,10 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
 def _count_terms(
     tx: Transaction, texts: Sequence[Sequence[str]], length: int, *, sign: int
 ) -> None:
-    """Add texts, or with ``sign`` -1 subtract them; ``length`` is their number of tokens."""
+    """Add the words of ``texts`` to the counts of terms; subtract them if ``sign`` is -1.
+
+    ``length`` is the number of tokens of all texts.
+    """
     frequency: Counter[str] = Counter()
     for text in texts:
         frequency.update(set(text))
@@ -374,7 +387,7 @@ def renew_corpus_version(tx: Transaction) -> None:
 
 
 def _count_hub_changes(tx: Transaction, changed: int) -> None:
-    """Count changes of the set of hubs, which invalidates caches of hubs."""
+    """Add ``changed`` to the number of changes of hubs, which invalidates caches of hubs."""
     if changed:
         _add_to_meta(tx, hubs=changed)
 
@@ -382,7 +395,10 @@ def _count_hub_changes(tx: Transaction, changed: int) -> None:
 def build_node_row(
     node_id: str, payload: Mapping[str, Any], embedding: bytes, words: IndexedWords | None = None
 ) -> dict[str, Any]:
-    """Build the row of ``nodes``; authority is None if the metadata set none."""
+    """Build the row of ``nodes`` from the payload and the encoded vector of a node.
+
+    ``words`` are those of the text; None splits it. Authority is None if the metadata have none.
+    """
     named = payload["metadata"].get("authority")
     authority = None
     if isinstance(named, str) and named.strip():
@@ -405,7 +421,10 @@ def build_node_row(
 def build_content_row(
     key: int, payload: Mapping[str, Any], length: int | None = None
 ) -> dict[str, Any]:
-    """Build the row of ``contents``; ``length`` is the number of tokens, None to count them."""
+    """Build the row of ``contents`` from the payload of the node ``key``.
+
+    ``length`` is the number of tokens; None counts them.
+    """
     split = payload["metadata"].get("split_from")
     if length is None:
         length = len(list_searched_words(prepend_title(payload["title"], payload["content"])))
@@ -427,8 +446,14 @@ def put_edges(
 ) -> None:
     """Add structural edges; existing ones get the new prior and floor.
 
-    Edges of deleted nodes are skipped. Edges between siblings of ``resorted`` nodes and the
-    ``lost`` ones are deleted first. ``linked`` are queued nodes whose linking this completes.
+    Edges of deleted nodes are skipped.
+
+    Args:
+        tx: The transaction.
+        edges: The edges.
+        linked: Keys of queued nodes that are linked herewith, and leave the queue.
+        resorted: Keys of nodes whose edges to siblings are deleted first.
+        lost: Edges to delete first, as ``(source, target, kind)``.
     """
     tx.touches_corpus = True
     if resorted:
@@ -479,16 +504,16 @@ def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, An
 
 
 def confirm_index_deletions(tx: Transaction, ids: Sequence[str]) -> None:
-    """Take vectors off the deletion queue: the index no longer holds them."""
+    """Take the vectors ``ids`` off the deletion queue: the index no longer holds them."""
     tx.delete_in(s.index_deletions.c.id, ids)
 
 
 def queue_indexing(
     tx: Transaction, ids: Iterable[str], operation: Literal["index", "return"]
 ) -> None:
-    """Queue stored nodes for indexing; with ``return`` they are queued for linking afterwards.
+    """Queue stored nodes for indexing, whether or not the index still holds their vectors.
 
-    Their vectors are written whether or not the index still holds them.
+    If ``operation`` is ``return``, they are queued for linking after that.
     """
     for part in split_batches(ids):
         tx.delete_in(s.index_deletions.c.id, part)
@@ -496,20 +521,23 @@ def queue_indexing(
 
 
 def find_visible(tx: Transaction, ids: Iterable[str]) -> dict[str, int]:
-    """Find the keys of those of the documents that queries see, by id."""
+    """Find the keys of those of ``ids`` that are visible documents, by id."""
     query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner == 0)
     return {node: key for node, key in tx.select_in(query, s.nodes.c.id, ids)}
 
 
 def queue_linking(tx: Transaction, ids: Iterable[str]) -> None:
-    """Queue nodes for linking, if queries see them."""
+    """Queue the nodes ``ids`` for linking; those that queries do not see are left out."""
     for part in split_batches(ids):
         seen = find_visible(tx, part)
         tx.add_missing(s.staging, [{"id": node, "operation": "link"} for node in seen])
 
 
 def queue_reindex(tx: Transaction, ids: Sequence[str] | None = None) -> None:
-    """Queue chunks, all or some by id, and all episodes and notes, for the vector index."""
+    """Queue all episodes, all notes and the chunks ``ids`` for the vector index.
+
+    ``ids`` None queues all chunks.
+    """
     waiting = sa.select(s.nodes.c.id, sa.literal("index")).where(
         s.nodes.c.owner == 0, s.nodes.c.id.not_in(sa.select(s.staging.c.id))
     )
@@ -597,9 +625,19 @@ def publish_nodes(
 ) -> dict[int, str]:
     """Make a batch visible without staging it.
 
-    Nodes have their vectors. With ``indexed`` this transaction also writes them to the index, else
-    they are queued for it first. Without ``queued`` the caller links them in this transaction:
-    their ids, and those of siblings of replaced or deleted nodes, are returned by key, in order.
+    Args:
+        tx: The transaction.
+        nodes: Nodes to add or replace, with their vectors.
+        words: Words of each node.
+        removed: Ids of nodes to delete.
+        indexed: Whether this transaction also writes the vectors to the index; if not, the nodes
+            are queued for it.
+        queued: Whether the nodes are queued for linking; if not, the caller links them in this
+            transaction.
+
+    Returns:
+        If not ``queued``, ids by key of the nodes and of the siblings of replaced or deleted ones,
+        in order of keys; else nothing.
     """
     tx.touches_corpus = True
     given = []
@@ -625,9 +663,9 @@ def publish_nodes(
 def _take_away(
     tx: Transaction, ids: Sequence[str], take: Callable[[Transaction, Sequence[str]], list[str]]
 ) -> list[str]:
-    """Remove or retire nodes; returns the ids of their siblings, which must be linked again.
+    """Remove or retire nodes by ``take``; return the siblings that must be linked again.
 
-    Their vectors are queued for deletion, and they are taken off all other queues.
+    Vectors of the nodes are queued for deletion, and the nodes leave all other queues.
     """
     siblings: list[str] = []
     for part in split_batches(ids):
@@ -638,7 +676,7 @@ def _take_away(
 
 
 def move_nodes(tx: Transaction, positions: Sequence[tuple[str, int]]) -> None:
-    """Set positions of nodes by id, and queue them and their siblings for linking."""
+    """Set ``positions``, as ``(id, position)``, and queue the nodes and siblings for linking."""
     if positions:
         tx.touches_corpus = True
         moved = [node for node, _ in positions]
@@ -651,9 +689,9 @@ def move_nodes(tx: Transaction, positions: Sequence[tuple[str, int]]) -> None:
 
 
 def remove_documents(tx: Transaction, ids: Sequence[str]) -> None:
-    """Delete nodes with all rows that refer to them.
+    """Delete the nodes ``ids`` with all rows that refer to them.
 
-    Their vectors are queued for deletion, their siblings for linking.
+    Their vectors are queued for deletion, and their siblings for linking.
     """
     tx.touches_corpus = True
     queue_linking(tx, _take_away(tx, ids, remove_nodes))

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
@@ -46,7 +47,7 @@ _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created w
 
 
 def keep_note(tx: Transaction, change: c.KeepNote) -> None:
-    """Store a note, or replace the note with the same id, with its edges and its episode."""
+    """Store a note with its edges and its episode; one with the same id is replaced."""
     namespace, _ = tx.get_namespace(change.namespace, lock=True)
     turn = tx.scalar(sa.select(s.namespaces.c.turn).where(s.namespaces.c.key == namespace))
     node = change.node
@@ -81,7 +82,13 @@ def keep_note(tx: Transaction, change: c.KeepNote) -> None:
 def _write_node(
     tx: Transaction, change: c.KeepNote, namespace: int, payload: dict[str, Any]
 ) -> int:
-    """Write the node of a note, and delete its former content; returns its key."""
+    """Write the node of a note, and delete its former content; return its key.
+
+    ``namespace`` is a key; ``payload`` is that of the node.
+
+    Raises:
+        InvalidInputError: The id is that of a document.
+    """
     node = change.node
     assert node.vector is not None, "notes carry their vector"  # noqa: S101
     row = build_node_row(node.id, payload, encode_vector(node.vector))
@@ -103,7 +110,10 @@ def _write_node(
 
 
 def _delete_former_content(tx: Transaction, key: int, namespace: int, node: Node) -> None:
-    """Delete the former content of a note, and with another text its edges and episodes."""
+    """Delete the former content of the note ``key``.
+
+    If ``node`` has another text than before, edges and episodes of the note are deleted, too.
+    """
     content = s.contents.c.node == key
     former = tx.scalar(sa.select(s.contents.c.content).where(content))
     tx.delete(s.contents, content)
@@ -122,6 +132,7 @@ def _write_note(tx: Transaction, change: c.KeepNote, key: int, namespace: int, t
         "query": change.query,
         "turn": change.turn,
         "feedback": change.feedback,
+        "token": None if change.feedback else find_token(),
     }
     row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh, **about}
     insert = tx.insert(s.notes).values(row)
@@ -133,7 +144,10 @@ def _write_note(tx: Transaction, change: c.KeepNote, key: int, namespace: int, t
 
 
 def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) -> None:
-    """Remove a note from its episodes; credit of other nodes is kept."""
+    """Remove a note, given by key and id (``node``), from its episodes.
+
+    Credit of other nodes is kept; episodes without credit are deleted.
+    """
     query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(
         s.episodes.c.id.startswith(f"note-{key}-"),
         s.episodes.c.namespace == namespace,
@@ -150,7 +164,12 @@ def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) 
 def _compute_deltas(
     tx: Transaction, change: c.KeepNote, key: int, namespace: int
 ) -> Iterable[c.WeightDelta]:
-    """Compute weight changes of edges; edges of the note itself are set to the given weight."""
+    """Yield the weight changes that the edges of a note need.
+
+    ``key`` is that of the note, ``namespace`` of its namespace. Edges that begin or end at the note
+    are set to the given weight; to others the given weight is added. Edges of nodes that do not
+    exist are left out.
+    """
     own = change.node.id
     ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
     seen = sa.select(s.nodes.c.owner, s.nodes.c.id, s.nodes.c.key)
@@ -172,13 +191,14 @@ def _compute_deltas(
 def undo_notes(
     tx: Transaction, name: str, made: Sequence[dict[str, Any]], used: Sequence[str]
 ) -> None:
-    """Undo what feedback did to notes; all its other effects are undone already.
+    """Undo what feedback did to notes, after all its other effects have been undone.
 
     Args:
         tx: The transaction.
         name: Name of the namespace.
-        made: Notes that it created or repeated: ``note`` is the id, ``query`` that of its episode,
-            ``asked`` the question, ``turn`` the turn, and ``said`` when it was said, as a number.
+        made: Notes that the feedback created or repeated: ``note`` is the id, ``query`` that of its
+            episode, ``asked`` the question, ``turn`` the turn, and ``said`` its number in the order
+            of notes.
         used: Ids of the nodes that its answers used, once per turn.
     """
     if not (made or used):
@@ -195,7 +215,12 @@ def undo_notes(
 def _undo_note(
     tx: Transaction, name: str, namespace: int | None, node: str, query: str | None
 ) -> None:
-    """Undo the feedback that created or repeated a note; delete it if nothing else said it."""
+    """Undo the feedback that created or repeated the note ``node``.
+
+    The note is deleted if neither other feedback nor a person directly gave it. ``name`` and
+    ``namespace`` are name and key of the namespace; ``query`` is the question of the episode that
+    recalls the note, None without one.
+    """
     row = tx.run(
         sa.select(s.notes.c.node, s.notes.c.said_directly)
         .join(s.nodes, s.nodes.c.key == s.notes.c.node)
@@ -244,9 +269,10 @@ def use_notes(tx: Transaction, change: c.UseNotes) -> None:
 
 
 def remove_notes(tx: Transaction, name: str, ids: Sequence[str]) -> None:
-    """Delete notes of a namespace with all rows that refer to them; other ids are ignored.
+    """Delete notes of the namespace ``name`` with all rows that refer to them.
 
-    They go from snapshots, too, so that no restore brings them back.
+    Other ids are ignored. The notes are deleted from snapshots, too, so that no restore brings them
+    back.
     """
     if tx.find_key(name) is None:
         return
@@ -268,7 +294,7 @@ def remove_notes(tx: Transaction, name: str, ids: Sequence[str]) -> None:
 
 
 def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
-    """Restore the notes of a snapshot, and delete later ones."""
+    """Restore the notes of a snapshot, given as ``rows``, and delete all others."""
     back = {node["key"] for node in rows["nodes"]}
     present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
     for part in split_batches(sorted(set(present) - back)):
@@ -283,7 +309,11 @@ def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
 
 
 def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[Any]:
-    """Delete notes with all rows that refer to them; returns their keys, ids and namespaces."""
+    """Delete the notes that the conditions select, with all rows that refer to them.
+
+    Returns:
+        Rows with key, id and key of the namespace of each.
+    """
     query = sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
     joined = query.join(s.notes, s.notes.c.node == s.nodes.c.key)
     rows: Sequence[Any] = tx.run(joined.where(*which)).all()

@@ -47,11 +47,11 @@ class Write(Change):
         *args: P.args,
         **options: P.kwargs,
     ) -> None:
-        """Call ``work`` with the transaction and these arguments."""
+        """Keep a function and its arguments; ``carry_out`` calls it with the transaction first."""
         self.work, self.args, self._options = work, args, options
 
     def carry_out(self, tx: "Transaction") -> Any:
-        """Call the function; returns what it returns."""
+        """Call the function with the transaction; return its result."""
         return self.work(tx, *self.args, **self._options)
 
 
@@ -63,7 +63,7 @@ class Transaction:
     """
 
     def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
-        """Write on ``connection``."""
+        """Keep the connection to write on, and the full-text index of its database."""
         self.connection, self.fulltext = connection, fulltext
         self.touches_corpus = False
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
@@ -144,7 +144,7 @@ class Transaction:
                 self._copies = True
 
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert those rows that conflict with no other row."""
+        """Insert those rows into a table that conflict with no other row."""
         if self._is_many(table, rows):
             self._insert_many(table, rows, "ON CONFLICT DO NOTHING")
         elif rows:
@@ -156,7 +156,7 @@ class Transaction:
         rows: Sequence[Mapping[str, Any]],
         columns: Iterable[str] | None = None,
     ) -> None:
-        """Insert rows; of existing rows, by primary key, some or all columns are replaced."""
+        """Insert rows; of existing rows, by primary key, ``columns`` are replaced, None for all."""
         if not rows:
             return
         key = [column.name for column in table.primary_key.columns]
@@ -208,7 +208,10 @@ class Transaction:
                 cursor.execute(query, [list(column) for column in zip(*values, strict=True)])
 
     def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
-        """Return key and decay exponent of a namespace, which is created if it is new."""
+        """Return key and decay exponent of a namespace, which is created if it is new.
+
+        If ``lock``, its row is locked until the transaction ends.
+        """
         if name in self._locked:
             return self._locked[name]
         select = _NAMESPACE_LOCKED if lock else _NAMESPACE
@@ -224,7 +227,7 @@ class Transaction:
         return self._keys[name]
 
     def keep_lock(self, name: str, key: int, exponent: float) -> None:
-        """Remember the key and exponent of a namespace that a statement has just updated."""
+        """Remember that a statement has just updated a namespace, with this key and exponent."""
         self._keys[name], self._locked[name] = key, (key, exponent)
 
     def find_key(self, name: str) -> int | None:

@@ -40,7 +40,7 @@ class TurnWriter:
     """
 
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
-        """Pass batches to ``write``, which writes each in one transaction."""
+        """Keep ``write``, which is called with a batch and writes it in one transaction."""
         self._write = write
         self._gathering = False
         self._readers = 0  # threads in settle()
@@ -85,7 +85,7 @@ class TurnWriter:
                 raise self._error
 
     def close(self) -> None:
-        """End the thread, unless it is writing; a further record starts it again."""
+        """End the thread, unless it is writing; a further record starts a new one."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -149,7 +149,10 @@ class TurnWriter:
             _log.warning("the database is back; %d turn records were lost", lost)
 
     def _pause(self, remaining: Sequence[RecordTurn], error: CrabPathError) -> None:
-        """Put records back into the queue, and end the thread."""
+        """Put the ``remaining`` records back into the queue, and end the thread.
+
+        ``error`` is kept for those who wait for the queue.
+        """
         with self._changed:
             self._error = error
             self._enqueue([*remaining, *self._waiting])

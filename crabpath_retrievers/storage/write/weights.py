@@ -101,7 +101,11 @@ _DELETE_CHANGES = CompiledWrite(
 
 
 def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
-    """Apply ``weight = clip(decayed(weight) + delta, -1, 1)`` in order; record the changes."""
+    """Add the deltas of a change to learned weights, in order, and record the changes.
+
+    A weight decays until now before it is changed, and stays in [-1, 1]. Edges of nodes that do not
+    exist are left out.
+    """
     # Locks the namespace: an edge without learned weight has no row to lock.
     namespace, exponent = tx.get_namespace(change.namespace, lock=True)
     alive = tx.hold_nodes(end for d in change.deltas for end in (d.source, d.target))
@@ -126,8 +130,9 @@ def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
 def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -> None:
     """Undo the changes of one feedback: subtract what decay has left of them.
 
-    A weight without other changes is deleted. A weight that did not change since becomes what it
-    was before the feedback, with its former ``decay_at``.
+    ``namespace`` is a key, ``exponent`` its decay now, and ``cause`` the id of the feedback. A
+    weight without other changes is deleted. A weight that did not change since becomes what it was
+    before the feedback, with its former ``decay_at``.
     """
     parameters = {"namespace": namespace, "cause": cause}
     remaining: dict[EdgeKeys, float] = {}
@@ -168,7 +173,11 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
 def _read_current(
     tx: Transaction, namespace: int, edges: Sequence[EdgeKeys]
 ) -> tuple[dict[EdgeKeys, StoredWeight], dict[EdgeKeys, StoredWeight]]:
-    """Read the structural edges among these, and their learned weights, in one statement."""
+    """Read structural and learned weights of ``edges``, in one statement.
+
+    Returns:
+        The structural ones, and the learned ones; edges without such a weight are left out of each.
+    """
     structure: dict[EdgeKeys, StoredWeight] = {}
     overlay: dict[EdgeKeys, StoredWeight] = {}
     for a, b, kind, is_learned, *weight in _select(tx, _CURRENT, edges, namespace=namespace):
@@ -202,7 +211,7 @@ def _get_columns(namespace: int, edge: EdgeKeys) -> dict[str, int]:
 
 
 def set_authority(tx: Transaction, keys: Sequence[int], authority: Authority) -> None:
-    """Set the authority of nodes; learned weights to them decay at its rate from now on."""
+    """Set the authority of nodes; from now on, learned weights to them decay at its rate."""
     tx.touches_corpus = True
     for part in split_batches(keys):
         materialise_decay(tx, part)
@@ -212,7 +221,7 @@ def set_authority(tx: Transaction, keys: Sequence[int], authority: Authority) ->
 
 
 def insert_unattributed_changes(tx: Transaction, namespace: int) -> None:
-    """Insert changes without cause for weights that have no changes.
+    """Insert a change without cause for each weight of a namespace that has no changes.
 
     Undo deletes weights without other changes; this keeps those of unknown origin.
     """
@@ -238,7 +247,7 @@ def _join_decay(table: sa.Table) -> sa.Join:
 
 
 def read_effective_weight(tx: Transaction, namespace: int, edge: Mapping[str, int]) -> float:
-    """Effective weight, in [-1, 1], of a learned edge without structural edge; 0 without weight."""
+    """Read the weight, in [-1, 1], of a learned edge without structural edge; 0 without one."""
     own = [s.overlay.c[name] == value for name, value in edge.items()]
     query = sa.select(s.overlay, *_NOW).select_from(_join_decay(s.overlay))
     row = tx.run(query.where(s.overlay.c.namespace == namespace, *own)).one_or_none()
@@ -246,7 +255,7 @@ def read_effective_weight(tx: Transaction, namespace: int, edge: Mapping[str, in
 
 
 def materialise_decay(tx: Transaction, keys: Sequence[int]) -> None:
-    """Replace the learned weights that lead to these nodes by their effective values now.
+    """Replace the learned weights that lead to the nodes ``keys`` by their effective values.
 
     The weight changes behind them are replaced alike, so that undo stays exact.
     """

@@ -8,7 +8,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """Add columns for the order in which notes were said; known notes get that of their keys."""
+    """Add columns for the order in which notes were given; known notes are ordered by key."""
     table = "crabpath_notes"
     op.add_column(table, sa.Column("said", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column(table, sa.Column("said_directly", sa.BigInteger()))
