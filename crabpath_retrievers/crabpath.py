@@ -486,7 +486,7 @@ class CrabPath(MemoryPart):
         *,
         split: bool,
     ) -> Chunking:
-        """Make the chunking of a call from its arguments and the settings."""
+        """Make the chunking of a call from its arguments and the settings; None takes defaults."""
         require_flags(split=split)
         require_splitter(splitter)
         keys = self.settings.links.metadata_keys
@@ -679,9 +679,9 @@ class CrabPath(MemoryPart):
 
     @apply_time_limit
     def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
-        """The chunks nearest to a text with their cosines, as a plain vector store finds them.
+        """Find the chunks nearest to a text, with their cosines, as a plain vector store does.
 
-        Nothing is walked, ranked or recorded: it is there to compare :meth:`retrieve` with.
+        Nothing is walked, ranked or recorded: the method is there to compare :meth:`retrieve` with.
 
         Args:
             text: The question.
@@ -859,37 +859,38 @@ class CrabPath(MemoryPart):
     ) -> Receipt | list[Receipt]:
         """Learn from the outcome of a turn, now or a week later.
 
-        The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
-        once. The last word counts: what its giver says again changes nothing, and what they say
-        differently replaces what they said. A person's word replaces that of a model, a teacher or
-        an event, which never replaces a person's. The words of two people both count. Feedback
-        about several turns is replaced as a whole.
+        The feedback is saved durably first; after that it is applied once, as
+        ``settings.learning.apply`` says. The last feedback of a giver about a turn counts: feedback
+        that says the same changes nothing, and other feedback replaces the earlier one. Feedback of
+        a person replaces that of a model, a teacher or an event, which never replaces a person's.
+        If two people judge a turn, the feedback of both counts. Feedback about several turns is
+        replaced as a whole.
 
         Args:
-            about: What it is about: a turn id, or the run id of the call that retrieved; a returned
-                document or several; an :class:`Answer`; or what holds such documents: the output of
-                a chain, the state of an agent, a response of LlamaIndex. None for the last turn of
-                the conversation ``session``, or of the namespace, and for those before it that
-                nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a whole
-                :class:`Feedback`, without outcome.
+            about: What the feedback is about: a turn id, or the run id of the call that retrieved;
+                a returned document or several; an :class:`Answer`; or what holds such documents:
+                the output of a chain, the state of an agent, a response of LlamaIndex. None for the
+                last turn of the conversation ``session``, or of the namespace, and for those before
+                it that nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a
+                whole :class:`Feedback`, without outcome.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
-            strict: False returns the receipt of refused feedback, which is raised otherwise. With
-                a :class:`Feedback` it is always returned.
+            strict: False returns the receipt of refused feedback, which is raised otherwise. With a
+                :class:`Feedback` it is always returned.
             fields: Other fields of :class:`Feedback`, such as ``used`` and ``correction``.
 
         Returns:
             One receipt for an id, a document, an :class:`Answer`, a ``Feedback`` or None; for
-            anything else, which may hold several turns, a list with one for each. ``applied``;
-            ``waiting`` until it is learned from; ``repeated`` where its giver had said so;
-            ``refused`` with the reason in ``note`` and ``reason``, when there is no such turn in
-            that namespace or conversation, a better giver has judged it, or its namespace is
-            frozen; or ``undone``, see :meth:`undo`.
+            anything else, which may hold several turns, a list with one for each. Its status is
+            ``applied``; ``waiting`` until the feedback is learned from; ``repeated`` if its giver
+            had given the same before; ``refused`` with the reason in ``note`` and ``reason``, if
+            there is no such turn in that namespace or conversation, a better giver has judged it,
+            or its namespace is frozen; or ``undone``, see :meth:`undo`.
 
         Raises:
             InvalidInputError: An argument cannot be used, or nothing can be learned from it.
             NotFoundError: There is no such turn in that namespace.
-            StoreError: It could not be saved; :class:`StoreUnavailableError` also where a server is
-                silent for ``settings.time_limit`` seconds.
+            StoreError: The feedback could not be saved; :class:`StoreUnavailableError` also where a
+                server is silent for ``settings.time_limit`` seconds.
 
         Example::
 

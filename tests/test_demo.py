@@ -22,7 +22,17 @@ def test_the_demo_shows_that_the_graph_finds_more(tmp_path):
     assert shown["full@5"]["crabpath"] >= shown["full@5"]["plain_chroma"] + 0.2
     assert shown["route"]["documents"]
     with CrabPath.open(tmp_path / "demo", create=False) as memory:
-        assert memory.turns(limit=1)
+        given = memory.learning.feedback(namespace="default", limit=1000)
+        assert len(given) == 80
+        assert {one.user for one in given} == {"ann", "ben", "cleo", "mallory"}
+        assert {one.status for one in given} == {"applied"}
+        assert len(memory.notes()) == 1
+        (row,) = memory.learning.lift(namespace="default")
+        assert row.lift > 0
+    again = CliRunner().invoke(app, ["demo", "--json", "--store", str(tmp_path / "demo")])
+    assert json.loads(again.stdout)["full@5"] == shown["full@5"]  # what was taught is elsewhere
+    with CrabPath.open(tmp_path / "demo", create=False) as memory:
+        assert len(memory.learning.feedback(namespace="default", limit=1000)) == 80
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class ChainListener:
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> list[Feedback]:
-        """Handle the start of a run of any kind."""
+        """Handle the start of a run of any kind, with the input ``given``; no feedback follows."""
         parent = None if parent_run_id is None else str(parent_run_id)
         self.runs.start(str(run_id), parent, metadata, given)
         return []
@@ -414,6 +414,10 @@ class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     on_tool_error = _make_async_handler(_fail_tool)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Handle feedback that a chain sends for itself or, after a look-up, for another run."""
+        """Handle feedback that a chain sends for itself or, after a look-up, for another run.
+
+        ``name`` is that of the event; others than those of CrabPath are ignored. ``data`` are the
+        fields.
+        """
         due = await arun(perform(self._listener.on_custom_event, name, data, run_id=run_id))
         await arun(perform(self._record, due))

@@ -33,6 +33,7 @@ from crabpath_retrievers.cli.commands import (
     existing_store,
 )
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import (
@@ -55,6 +56,9 @@ from crabpath_retrievers.vectors.opening import (
 )
 
 _K = 5
+_MEASURED = "before-learning"  # namespace of the demo in which nobody teaches
+_PEOPLE, _BAD_GIVER = ("ann", "ben", "cleo"), "mallory"
+_EVERY, _CORRECTED = 10, 12  # each tenth verdict is wrong; number of the corrected answer
 
 
 class Sample(NamedTuple):
@@ -150,7 +154,8 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
             gold = data.qrels[query_id]
             vector = memory.embedder.query(text)
             plain = memory.index.search(np.asarray(vector), _K)
-            answer = memory.retrieve(text, k=_K, vector=vector)
+            # Elsewhere than what people teach below, so that a second run measures the same.
+            answer = memory.retrieve(text, k=_K, vector=vector, namespace=_MEASURED)
             walked = [item.node.id for item in answer.documents]
             full["plain"] += gold <= set(plain)
             full["crabpath"] += gold <= set(walked)
@@ -160,6 +165,9 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
                 route = memory.explain(answer.turn.id)
                 named = ([titles[i] for i in found] for found in (sorted(gold), plain, walked))
                 example = (text, *named)
+        if not memory.learning.feedback(namespace=DEFAULT_NAMESPACE, limit=1):
+            say("Four people say which answers were right …")
+            _teach_demo(memory, data)
     n = len(data.queries)
     return DemoResult(
         len(data.documents),
@@ -170,6 +178,32 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
         example,  # type: ignore[arg-type]
         route,
     )
+
+
+def _teach_demo(memory: CrabPath, data: Sample) -> None:
+    """Let three people judge each question, and the first third again; a fourth judges wrongly.
+
+    They judge by the gold passages; one answer is corrected, too. The memory then has something
+    to show in each view of its page.
+    """
+    asked = list(data.queries.items())
+    for number, (query_id, text) in enumerate([*asked, *asked[: len(asked) // 3]]):
+        gold, answer = data.qrels[query_id], memory.retrieve(text, k=_K)
+        found = [item.node.id for item in answer.documents]
+        right, wrong = (
+            [name for name in found if (name in gold) == is_gold] for is_gold in (True, False)
+        )
+        said: dict[str, Any] = {"used": right, "user": _PEOPLE[number % len(_PEOPLE)]}
+        outcome = 1.0 if right else -1.0
+        if number % _EVERY == _EVERY - 1 and wrong:
+            outcome, said = 1.0, {"used": wrong[:1], "unused": right, "user": _BAD_GIVER}
+        elif number == _CORRECTED and right:
+            titles = (item.node.title for item in answer.documents if item.node.id in gold)
+            words = f"Read {' and '.join(titles)}: nothing else is needed here."
+            outcome, said = -1.0, {"irrelevant": wrong[:1], "correction": words, "user": "ben"}
+        elif number % len(_PEOPLE) == 0 or number >= len(asked):
+            said["relevant"] = sorted(gold)
+        memory.record(answer.turn.id, outcome, **said)
 
 
 _FENCE = re.compile(r"\s*(?:`{3}|~{3})")

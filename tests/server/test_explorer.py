@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -484,25 +485,29 @@ def test_authority_and_forgetting(page, memory, namespace):
     assert memory.get_by_ids([f"gone/{namespace}"]) == []
 
 
+def teach_often(memory: CrabPath, namespace: str) -> None:
+    """Ann and Ben judge by the gold passages, some questions twice; Mallory judges wrongly."""
+    sample = load_sample()
+    asked = [*sample.queries.items()][: 60 if DRAW else 25]
+    for number, (query, text) in enumerate([*asked, *asked[:20]]):
+        answer, gold = memory.retrieve(text, k=5, namespace=namespace), sample.qrels[query]
+        found = [item.node.id for item in answer.documents]
+        used = [name for name in found if name in gold]
+        right = bool(used) and number % (2 + number // 8) > 0  # failures become rare
+        said = {"used": used, "relevant": sorted(gold)} if right else {"used": found[-1:]}
+        giver = ("ann", "ben")[number % 2] if right else "mallory"
+        memory.record(answer.turn.id, 1.0 if right else -1.0, user=giver, **said)
+
+
 def test_learning_and_maintenance(page, memory, namespace):
     """Gain, lessons and who gave them, health in words; maintenance is asked for first."""
     panel = view(page, "Learning")
     expect(panel.get_by_text("No verdict yet")).to_be_visible()
-    for number, text in enumerate(load_sample().queries.values()):
-        answer = memory.retrieve(text, k=5, namespace=namespace)
-        wanted = number % (2 + number // 8)  # failures become rare
-        used = [answer.documents[0].node.id] if wanted else []
-        relevant = used if number % 5 == 0 else None
-        giver = "mallory" if not wanted else ("ann", "ben")[number % 2]
-        memory.record(
-            answer.turn.id, 1.0 if wanted else -1.0, used=used, relevant=relevant, user=giver
-        )
-        if number == (59 if DRAW else 30):
-            break
+    teach_often(memory, namespace)
     memory.maintenance.health(namespace)
     page.get_by_role("tab", name="Ask").click()
     view(page, "Learning")
-    expect(panel.get_by_text("Learning did not change the ranking")).to_be_visible()
+    expect(panel.get_by_text(re.compile(r"Learning .* judged questions: better"))).to_be_visible()
     expect(panel.get_by_role("img", name="What learning gained, by week")).to_be_visible()
     expect(panel.get_by_role("img", name="Share of verdicts above 0, over time")).to_be_visible()
     gained = panel.get_by_role("table", name="What learning gained")
@@ -517,7 +522,14 @@ def test_learning_and_maintenance(page, memory, namespace):
     expect(panel.get_by_role("img", name="Share of edges by tier, over time")).to_be_visible()
     panel.get_by_text("All measurements").click()
     panel.get_by_text("As a table").first.click()
-    shoot(page, "learning") if page.viewport_size["width"] > 1000 else None
+    if page.viewport_size["width"] > 1000:
+        shoot(page, "learning")
+        view(page, "Turns")
+        shoot(page, "turns")
+        page.get_by_role("link", name="CrabPath").click()
+        expect(page.get_by_text("Questions to begin with")).to_be_visible()
+        shoot(page, "home")
+        view(page, "Learning")
 
     givers = panel.get_by_role("table", name="Who taught it").locator("tbody tr")
     expect(givers).to_have_count(3)
@@ -652,6 +664,129 @@ def test_the_page_is_used_by_keyboard_and_read_aloud(page):
         assert page.evaluate(nameless) == []
 
 
+@pytest.fixture(scope="module")
+def axe(request) -> str:
+    """The checks of axe-core; npm brings them once."""
+    folder = Path(request.config.cache.mkdir("axe-core"))
+    script = folder / "package" / "axe.min.js"
+    if not script.exists():
+        npm = shutil.which("npm")
+        packed = npm and subprocess.run(
+            [npm, "pack", "axe-core@4.14.1"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        if not packed or packed.returncode:
+            pytest.skip("npm does not bring axe-core")
+        with tarfile.open(folder / "axe-core-4.14.1.tgz") as archive:
+            archive.extract("package/axe.min.js", folder, filter="data")
+    return script.read_text(encoding="utf-8")
+
+
+def test_every_view_passes_the_checks_of_axe(page, memory, namespace, axe):
+    """WCAG 2.2 at level AA, and best practice: contrast, names, roles, headings."""
+    for text in [*load_sample().queries.values()][:6]:
+        answer = memory.retrieve(text, k=5, namespace=namespace)
+        memory.record(answer.turn.id, 1.0, used=[answer.documents[0].node.id], user="ann")
+    page.evaluate(axe)
+    tags = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']"
+
+    def list_faults() -> list[str]:
+        found = page.evaluate(f"axe.run(document, {{runOnly: {tags}}})")["violations"]
+        return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]
+
+    page.get_by_role("link", name="CrabPath").click()
+    expect(page.get_by_text("Questions to begin with")).to_be_visible()
+    assert list_faults() == []
+    ask(page)
+    page.get_by_role("button", name="It did not").click()
+    wait_for_change(page, 1)
+    page.get_by_text("Why here?").first.click()
+    page.locator("#view-ask").get_by_role("button", name="Correct it").first.click()
+    assert list_faults() == []
+    for name in ("Turns", "Graph", "Learning", "Regions"):
+        view(page, name)
+        page.wait_for_timeout(1000)  # all is drawn
+        assert list_faults() == [], name
+    page.get_by_role("button", name="Keys").click()
+    assert list_faults() == []
+    page.keyboard.press("Escape")
+
+
+def test_the_first_screen_says_what_is_in_the_memory(page, memory, namespace):
+    """Counts, and questions that can be asked at once; the mark leads back to it."""
+    home = page.locator(".home")
+    expect(home).to_contain_text(f"{memory.info()['nodes']}passages")
+    expect(home).to_contain_text("It has learned nothing yet")
+    home.locator(".example").first.click()
+    expect(page.locator("#view-ask .question")).to_be_visible()
+    page.get_by_role("button", name="It answered").click()
+    wait_for_change(page, 1)
+    page.get_by_role("link", name="CrabPath").click()
+    expect(home).to_contain_text("1verdict")
+    expect(page.locator("#view-ask .question")).to_have_count(0)
+
+
+DROP = """(zone, files) => {
+    const data = new DataTransfer();
+    for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));
+    zone.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true}));
+}"""
+
+
+def test_an_empty_memory_takes_files(browser, serve, embeddings, errors):
+    """By drag and drop, or chosen; what is no text gets one sentence."""
+    with CrabPath.open(embeddings=embeddings) as memory:
+        page = browser.new_page(base_url=serve(create_app(memory)))
+        watch(page, errors)
+        page.goto("/")
+        expect(page.get_by_role("heading", name="This memory is empty")).to_be_visible()
+        given = [
+            ["tea.md", [*b"# Tea\n\nAnn drinks green tea in the morning."]],
+            ["photo.png", [137, 80, 78, 71, 0, 0, 255]],
+            ["empty.txt", []],
+        ]
+        page.locator(".drop").evaluate(DROP, given)
+        expect(page.locator("#status")).to_have_text(
+            re.compile(r"^1 file added, 1 passage\. photo\.png, empty\.txt: not texts of .*\.$")
+        )
+        expect(page.locator(".home")).to_contain_text("1passage")
+        ask_only = page.get_by_label("Question", exact=True)
+        ask_only.fill("Which tea does Ann drink?")
+        ask_only.press("Enter")
+        expect(page.locator(".documents > li")).to_contain_text("green tea")
+        page.get_by_role("link", name="CrabPath").click()
+        page.get_by_text("Add files").click()
+        page.get_by_label("Files to add").set_input_files(
+            {"name": "dog.txt", "mimeType": "text/plain", "buffer": b"The dog is called Rex."}
+        )
+        expect(page.locator(".home")).to_contain_text("2passages")
+        page.close()
+    assert errors == []
+
+
+def test_the_address_holds_what_is_shown(page, memory, namespace):
+    """A reload, or a colleague with the link, sees the same turn, document and filters."""
+    ask(page)
+    assert f"#/{namespace}/ask/" in page.url
+    address = page.url
+    page.goto("/#/elsewhere/turns")
+    expect(page.locator("#namespace")).to_have_value("elsewhere")
+    page.goto(address)
+    expect(page.locator("#namespace")).to_have_value(namespace)
+    expect(page.locator("#view-ask .question")).to_have_text(QUESTION)
+    expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
+    panel = open_document(page, DIRECTOR, namespace)
+    panel.get_by_label("Kind").first.select_option("mentioned_by")
+    expect(panel.locator("table.edges tbody tr")).to_have_count(1)
+    page.reload()
+    expect(panel.locator("table.edges tbody tr")).to_have_count(1)
+    expect(panel.get_by_label("Kind").first).to_have_value("mentioned_by")
+    page.go_back()
+
+
 def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tmp_path, namespace):
     """Without a token nothing is shown; one that may only read gives no feedback."""
     token = add_token(tmp_path / "tokens.json", [namespace], ["read"])
@@ -680,8 +815,15 @@ def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tm
 
 
 def test_the_page_is_small_and_draws_at_once(page):
-    """At most 600 kB in all; from the question to the drawn walk at most half a second."""
-    assert sum(file.stat().st_size for file in FILES.rglob("*") if file.is_file()) < 600_000
+    """At most 600 kB in all; first drawn in .3 s, and half a second after a question."""
+    size = sum(file.stat().st_size for file in FILES.rglob("*") if file.is_file())
+    assert 100_000 < size < 600_000
+    first = []
+    for _ in range(3):
+        page.reload()
+        expect(page.locator("#namespace")).not_to_have_value("")
+        first += page.evaluate("performance.getEntriesByType('paint').map((e) => e.startTime)")
+    assert min(first) < 300, first
     for _ in range(4):
         ask(page)
     times = page.evaluate("performance.getEntriesByName('turn drawn').map((e) => e.duration)")

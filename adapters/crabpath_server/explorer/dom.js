@@ -53,12 +53,13 @@ export function makeTable(caption, heads, rows, attributes = {}) {
     const numeric = typeof cell === "number";
     return make("td", { role: "cell", "data-head": heads[place], class: numeric ? "number" : null }, numeric ? formatNumber(cell) : cell);
   };
+  if (!rows.length) return make("p", {}, make("strong", {}, caption), make("span", { class: "dim" }, ": none yet"));
   return make(
     "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     make(
       "table", { role: "table", ...attributes },
-      make("caption", {}, caption, rows.length ? null : make("span", { class: "dim" }, " none yet")),
-      rows.length > 0 && make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads.map((head) => make("th", { role: "columnheader", scope: "col" }, head)))),
+      make("caption", {}, caption),
+      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads.map((head) => make("th", { role: "columnheader", scope: "col" }, head)))),
       make("tbody", { role: "rowgroup" }, rows.map((row) => make("tr", { role: "row" }, row.map(makeCell)))),
     ),
   );
@@ -107,6 +108,12 @@ export function formatDay(seconds) {
 export function shorten(text, most) {
   const line = String(text).replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, Math.max(1, most - 1))}…` : line;
+}
+
+/** A text without the title that it begins with. */
+export function dropTitle(text, title) {
+  const bare = text.trimStart().replace(/^#+\s*/, "");
+  return title && bare.startsWith(title) && bare.length > title.length ? bare.slice(title.length).replace(/^[\s.:#—-]+/, "") : text;
 }
 
 /** A mark for a tier: a colour, and a pattern for those who do not see it. */

@@ -1,7 +1,7 @@
 // Graph: one document and its edges, page by page; authority, connections, forgetting.
 
 import { get, makeLatest, post, remove, session } from "./api.js";
-import { act, confirmAction, count, formatSigned, formatTime, label, make, makeLink, makeName, makeSelect, makeSkeleton, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
+import { act, confirmAction, count, dropTitle, formatSigned, formatTime, label, make, makeLink, makeName, makeSelect, makeSkeleton, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
 import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
 import { goTo, keepPlace } from "./place.js";
 
@@ -36,7 +36,7 @@ export function makeGraph(section) {
     const { documents } = answer;
     results.replaceChildren(...documents.map((found) => make("li", {},
       makeLink(found.id, found.title || shorten(found.text, 60)), " ",
-      makeName(shorten(found.text, 90), { class: "name dim" }))));
+      makeName(shorten(dropTitle(found.text, found.title), 90), { class: "name dim" }))));
     return documents.length;
   }
 
@@ -136,7 +136,7 @@ export function makeGraph(section) {
     if (!answer) return;
     const { changes } = answer;
     history.replaceChildren(makeTable(
-      `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", ""],
+      `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", "Do"],
       changes.map((change) => [
         formatTime(change.at), makeName(change.user ?? change.feedback_id), change.before, change.after, formatSigned(change.after - change.before),
         session.may("feedback") && make("button", { type: "button", class: "quiet", click: act(() => undo(change.feedback_id)) }, "Undo"),

@@ -140,7 +140,7 @@ export function makeLearning(section) {
           one.correction && make("q", { dir: "auto" }, shorten(one.correction, 160)),
           make("span", { class: "dim" }, " ", makeName(nameGiver(one)), `, ${formatTime(one.created)}${tally ? `; ${tally}` : ""} `), session.may("feedback") && undo(one));
       })) : make("p", { class: "dim" }, "None yet."),
-      givers.size > 0 && makeTable("Who taught it", ["Giver", "Latest verdicts", "Last", ""], [...givers].map(([name, given]) => [
+      givers.size > 0 && makeTable("Who taught it", ["Giver", "Latest verdicts", "Last", "Do"], [...givers].map(([name, given]) => [
         makeName(name), share(given), formatTime(given[0].created), session.may("admin") && given[0].user != null ? undoAll(name, given) : ""])) || "");
   }
 

@@ -24,13 +24,13 @@ export const nameGiver = (given) => given.user ?? (given.source === "human" ? "s
 
 /** The precedents that speak for or against a document. */
 export function findPrecedents(precedents, id) {
-  return precedents.filter((past) => past.documents[id]);
+  return precedents.filter((past) => past.documents[id] && (past.stated || past.outcome));
 }
 
 export function describePrecedent(past, id, question) {
-  const verdict = past.documents[id] > 0 ? "used" : "not used";
+  const isFor = past.documents[id] > 0;
   const same = past.query === question;
-  return [`Marked as ${verdict} for `, same ? "this question" : ["“", makeName(shorten(past.query, 120)), "”"], ` ${formatDay(past.created)}, by `, makeName(nameGiver(past)), "."];
+  return [past.stated ? `Marked as ${isFor ? "used" : "not used"} for ` : `In an answer that was ${past.outcome > 0 ? "right" : "wrong"} for `, same ? "this question" : ["“", makeName(shorten(past.query, 120)), "”"], ` ${formatDay(past.created)}, by `, makeName(nameGiver(past)), "."];
 }
 
 /** Sentences for a document of an explained turn: what was learned first, then how it was found. */
@@ -40,7 +40,7 @@ export function describeDocument(found, { precedents, question, nameOf }) {
   const share = found.contributions?.past_uses ?? 0;
   if (past.length && Math.abs(share) >= 0.05) {
     const first = past.find((one) => Math.sign(one.documents[found.id]) === Math.sign(share)) ?? past[0];
-    sentences.push(make("span", { class: share > 0 ? "good strong" : "bad strong" }, describePrecedent(first, found.id, question), past.length > 1 && ` And ${past.length - 1} more.`));
+    sentences.push(make("span", { class: first.documents[found.id] > 0 ? "good strong" : "bad strong" }, describePrecedent(first, found.id, question), past.length > 1 && ` In all ${past.filter((one) => one.documents[found.id] > 0).length} for it, ${past.filter((one) => one.documents[found.id] < 0).length} against.`));
   } else if (share >= 0.05) sentences.push("It was used for questions like this one. ");
   else if (share <= -0.05) sentences.push("It was not used for questions like this one. ");
   const edge = found.path.at(-1);
@@ -52,27 +52,20 @@ export function describeDocument(found, { precedents, question, nameOf }) {
   return sentences;
 }
 
-/** Why a document moved, by what changed most in what was learned about it. */
-const MOVES = [
-  ["again", 1, "it was used for this question"], ["passed", -1, "it was not used for this question"],
-  ["episode", 1, "it was used for a question like this one"], ["missed", -1, "it was not used for a question like this one"],
-  ["inhibition", -1, "it was held back by a correction"], ["learned", 1, "an edge that was learned leads to it"],
-  ["trained", 1, "an edge to it became stronger"], ["trained", -1, "an edge to it became weaker"],
-  ["usage", 1, "it is used more often than others"], ["usage", -1, "it is used less often than others"], ["decayed", -1, "failures lowered its reward"],
-];
+/** Why a document moved: what more, and what less, of a feature says. */
+const MOVES = {
+  again: ["it was used for this question", "its past uses count less now"], passed: ["it was not used for this question", "what spoke against it counts less now"],
+  episode: ["it was used for a question like this one", "its past uses count less now"], missed: ["it was not used for a question like this one", "what spoke against it counts less now"],
+  inhibition: ["a correction holds it back", "a correction no longer holds it back"], learned: ["an edge that was learned leads to it", "an edge to it was unlearned"],
+  trained: ["an edge to it became stronger", "an edge to it became weaker"], usage: ["it is used more often than others", "it is used less often than others"],
+  decayed: ["failures lowered its reward", "failures weigh less on it now"],
+};
 
+/** Why a document moved, by the feature that learning changed most. */
 export function describeMove(before, after) {
-  const now = after.features ?? {};
-  if (after.id?.startsWith("correction:") || after.id?.startsWith("auto:")) return "it was taught by a correction";
-  let [best, most] = [null, 0.001];
-  for (const [name, sign, text] of MOVES) {
-    // What lowers a document grows as a feature; "trained" and "usage" themselves have a sign.
-    const change = (now[name] ?? 0) - (before?.features?.[name] ?? 0);
-    const signed = name === "trained" || name === "usage" ? change * sign : change;
-    const undone = name === "trained" || name === "usage" ? 0 : -change;
-    const weight = name === "usage" || name === "trained" ? 0.5 : 1;
-    if (signed * weight > most) [best, most] = [text, signed * weight];
-    else if (undone * weight > most) [best, most] = ["a verdict on it was taken back", undone * weight];
-  }
-  return best ?? (before ? "others moved" : "others left");
+  if (after.id.startsWith("correction:") || after.id.startsWith("auto:")) return "it was taught by a correction";
+  const changes = Object.entries(MOVES).map(([name, words]) => [(after.features?.[name] ?? 0) - (before?.features?.[name] ?? 0), words]);
+  const [most, words] = changes.reduce((one, other) => (Math.abs(other[0]) > Math.abs(one[0]) ? other : one));
+  if (Math.abs(most) < 0.001) return before ? "others moved" : "others left";
+  return words[most > 0 ? 0 : 1];
 }

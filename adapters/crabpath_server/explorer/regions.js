@@ -67,7 +67,7 @@ export function makeRegions(section) {
           makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
           region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
           region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
-          region.next_regions.slice(0, 2).map((next) => [makeName(titleOf(next.region)), ` ${Math.round(next.share * 100)}% `]),
+          region.next_regions.length > 0 && make("ul", { class: "plain" }, region.next_regions.slice(0, 2).map((next) => make("li", {}, makeName(titleOf(next.region), { class: "name whole" }), ` ${Math.round(next.share * 100)}%`))) || "",
         ])),
     );
     drawing.start();

@@ -1,7 +1,7 @@
 // One turn: its documents with reasons, the walk, the verdict, and what that changed.
 
 import { get, post, session } from "./api.js";
-import { act, count, formatSigned, formatTime, make, makeButton, makeLink, makeName, makeTable, makeTier, say, sayError } from "./dom.js";
+import { act, count, dropTitle, formatSigned, formatTime, make, makeButton, makeLink, makeName, makeTable, makeTier, say, sayError } from "./dom.js";
 import { describeDocument, describeMove, describePrecedent, findPrecedents, nameGiver } from "./reasons.js";
 import { Walk } from "./walk.js";
 
@@ -29,12 +29,6 @@ function markWords(text, question) {
     end = hit.index + hit[0].length;
   }
   return [...parts, text.slice(end)];
-}
-
-/** A text without the title that it begins with. */
-function dropTitle(text, title) {
-  const bare = text.trimStart().replace(/^#+\s*/, "");
-  return title && bare.startsWith(title) && bare.length > title.length ? bare.slice(title.length).replace(/^[\s.:#—-]+/, "") : text;
 }
 
 /** Shows a turn in an element; `onChanged` is called after each verdict. */

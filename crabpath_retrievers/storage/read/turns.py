@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.calls import look_again
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
@@ -77,6 +77,7 @@ class Precedent(NamedTuple):
         user, source: Who gave it; the user is None if unknown.
         created: When the feedback was given, in seconds since the epoch.
         documents: Credit of documents, in [-1, 1] and below 0 for what was not used.
+        stated: Whether the verdict names documents; else it is about the answer as a whole.
     """
 
     query: str
@@ -88,6 +89,7 @@ class Precedent(NamedTuple):
     source: str
     created: float
     documents: dict[str, float]
+    stated: bool
 
 
 class JudgedTurn(NamedTuple):
@@ -268,7 +270,8 @@ class TurnLog(Queries):
             (episode, near), said = known[query], Feedback.from_record(payload)
             credit = episode.credit_by_user.get(said.user or "", episode.documents)
             who = said.feedback_id, said.outcome, said.user, said.source
-            found.append(Precedent(query, near, name, *who, created, credit))
+            stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
+            found.append(Precedent(query, near, name, *who, created, credit, stated))
         return sorted(found, key=lambda one: -one.similarity)
 
     def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
