@@ -158,7 +158,7 @@ def tokens(tmp_path) -> tuple[str, str]:
         text=True,
         check=True,
     )
-    return json.loads(printed.stdout)["token"], file.read_text(encoding="utf-8")
+    return json.loads(printed.stdout)["secret"], file.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
