@@ -85,7 +85,11 @@ class ChainListener:
         return []
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the end of a retriever."""
+        """Handle the end of a retriever that returned ``documents``.
+
+        Returns:
+            The feedback that follows, if a chain ended with the retriever.
+        """
         self.runs.add_documents(str(run_id), documents)
         return self.on_end(None, run_id=run_id)
 

@@ -538,7 +538,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _SCOPE = "crabpath_retrievers"
 _CAPTURED = frozenset({"true", "span_only", "span_and_event"})
-_LIFT_BUCKETS = (-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0)
+_LIFT_BUCKETS = (-1.0, -0.5, -0.1, -0.001, 0.001, 0.1, 0.5, 1.0)  # lost, equal, won
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PATIENCE = 1.0  # seconds that one reading of the gauge may wait for a database
 

@@ -178,7 +178,10 @@ class Replay:
         return store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:
-        """Yield the lines after a checkpoint in parts; the next part is embedded meanwhile."""
+        """Yield the lines after the checkpoint ``done`` in parts.
+
+        While a part is used, the next one is embedded.
+        """
         lines = self._pass_over(hash_lines(read_lines(sessions)), done)
         with ThreadPoolExecutor(1, "crabpath-replay") as thread:
             coming = deque[Future[list[_Row]]]()
