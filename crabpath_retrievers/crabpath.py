@@ -654,28 +654,31 @@ class CrabPath(MemoryPart):
         under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         words: str | None = None,
+        after: str | None = None,
         limit: int = 100,
     ) -> list[Document]:
         """List the chunks that queries find, the oldest first.
 
         Args:
-            source: Only chunks of this source, in the order of its text.
+            source: Only chunks of this source, in the order of its text if the list has them all.
             under: Only chunks whose source begins with this text, such as ``"docs/"``, by source.
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
             words: Only chunks with any of these words in their text or title, those that fit best
                 first; of common words many are left out, and at most 1,000 chunks are found.
+            after: Only chunks that come after this one in the list, by id, for its next page.
             limit: How many at most, at least 1.
 
         Raises:
             InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no chunk ``after``.
 
         Example::
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, under, filter, words, limit)
+        return list_documents(self._services, source, under, filter, words, limit, after)
 
     @apply_time_limit
     def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
@@ -718,19 +721,26 @@ class CrabPath(MemoryPart):
         return self._services.store.catalog.count_by_source(limit, **given)
 
     @apply_time_limit
-    def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:
+    def notes(
+        self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
+    ) -> list[NoteRecord]:
         """List the notes of a namespace, newest first.
 
         Args:
             namespace: The namespace that the notes belong to.
+            before: Only notes older than this one: the last one of the list before.
             limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no note ``before`` in that namespace.
 
         Example::
 
             for note in memory.notes(namespace="ann"):
                 print(note.id, note.text)
         """
-        return list_notes(self._services.store, namespace, limit)
+        return list_notes(self._services.store, namespace, limit, before=before)
 
     @apply_time_limit
     def turns(

@@ -409,6 +409,18 @@ def drop_answers(tx: Transaction, given: Sequence[int]) -> None:
         tx.update(s.feedback, s.feedback.c.sequence == number, payload=text)
 
 
+def drop_said(tx: Transaction, where: Sequence[sa.ColumnElement[bool]]) -> int:
+    """Delete answers, corrections and users of feedback that counts no more; return how many."""
+    stays = s.feedback.c.status.not_in(("waiting", "applied"))
+    known = sa.select(s.feedback.c.sequence, s.feedback.c.payload).where(stays, *where)
+    rows = tx.run(known).all()
+    for number, payload in rows:
+        said = {**json.loads(payload), "answer": None, "correction": None, "user": None}
+        text = json.dumps(said, ensure_ascii=False)
+        tx.update(s.feedback, s.feedback.c.sequence == number, payload=text, user=None)
+    return len(rows)
+
+
 def add_usage(tx: Transaction, change: c.AddUsage) -> None:
     """Add to the usage counts of documents."""
     _add_counts(tx, _USAGE, change.namespace, ("node", "wins", "losses", "decay"), change.counts)
