@@ -32,8 +32,10 @@ async function route() {
     return;
   }
   const wanted = Object.hasOwn(views, place.view) ? place.view : "ask";
-  if (current && current !== wanted) views[current].hide();
-  if (current !== wanted) say("");
+  if (current && current !== wanted) {
+    views[current].hide();
+    say("");
+  }
   current = wanted;
   for (const tab of tabs) {
     const selected = tab.dataset.view === wanted;
@@ -45,6 +47,7 @@ async function route() {
   try {
     await views[wanted].show(place.argument, place.options);
   } catch (error) {
+    for (const waiting of document.querySelectorAll("main .skeleton")) waiting.remove();
     sayError(error);
   }
 }
@@ -112,6 +115,9 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" || !views[current]?.press?.(event.key)) return;
   event.preventDefault();
 });
+
+// A file that is dropped beside the place for it does not take the place of the page.
+for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
 
 /** Begin anew with another token or namespace. */
 async function restart() {
