@@ -28,9 +28,10 @@ from benchmarks.postgres import serve_postgres
 from benchmarks.serve import make_documents, make_question
 from benchmarks.soak.stores import Hashed
 from crabpath_retrievers import CrabPath
-from crabpath_server.access import Access, add_token
+from crabpath_server.access import Access
 from crabpath_server.app import create_app, run_app
 from crabpath_server.client import CrabPathRetriever
+from crabpath_server.tokens import add_token
 
 _SPAWN = multiprocessing.get_context("spawn")
 _DOCUMENTS = 200

@@ -23,8 +23,9 @@ from langchain_core.documents import Document
 from benchmarks.soak.stores import Hashed
 from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers import CrabPath
-from crabpath_server.access import Access, add_token
+from crabpath_server.access import Access
 from crabpath_server.app import create_app, run_app
+from crabpath_server.tokens import add_token
 
 _SPAWN = multiprocessing.get_context("spawn")
 _FEEDBACK, _TAUGHT = 0.09, 0.01  # shares of all requests; the others are questions

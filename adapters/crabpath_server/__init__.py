@@ -8,12 +8,14 @@ from crabpath_retrievers.core.extras import require_same_version
 from crabpath_retrievers.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from crabpath_server.access import Access, Grant, add_token
+    from crabpath_server.access import Access, Grant
     from crabpath_server.app import Limits, create_app
+    from crabpath_server.oauth import Issuer
+    from crabpath_server.tokens import add_token
 
 __version__ = "0.1.0"
 
-__all__ = ["Access", "Grant", "Limits", "add_token", "create_app"]
+__all__ = ["Access", "Grant", "Issuer", "Limits", "add_token", "create_app"]
 
 require_same_version(__name__, __version__, _base_version)
 
@@ -21,7 +23,8 @@ require_same_version(__name__, __version__, _base_version)
 _LAZY = {
     "Access": "access",
     "Grant": "access",
-    "add_token": "access",
+    "Issuer": "oauth",
+    "add_token": "tokens",
     "Limits": "app",
     "create_app": "app",
 }

@@ -1,45 +1,64 @@
 """Who may do what: bearer tokens, and the namespaces and rights that each grants.
 
-Tokens are kept as hashes. A token has 256 random bits, so that a plain SHA-256 cannot be reversed.
+Tokens are those of a file (:mod:`crabpath_server.tokens`), or of an authorisation server
+(:mod:`crabpath_server.oauth`).
 """
 
-import json
 import logging
 import os
 import re
-import secrets
-import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from hashlib import sha256
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
-from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.errors import (
     ConfigurationError,
-    CrabPathError,
     ForbiddenError,
     InvalidInputError,
     TokenError,
 )
+from crabpath_server.tokens import (
+    ALL_NAMESPACES,
+    RIGHTS,
+    TokenEntry,
+    Version,
+    hash_token,
+    parse_tokens,
+    read_private,
+    read_version,
+)
 
-Right = Literal["read", "feedback", "write", "admin"]
-"""What a token allows; none of them includes another one."""
+if TYPE_CHECKING:
+    from starlette.routing import Route
 
-RIGHTS: tuple[Right, ...] = get_args(Right)
-ALL_NAMESPACES = "*"
 ENVIRONMENT_VARIABLE = "CRABPATH_TOKENS"
 
 _log = logging.getLogger(__name__)
 _LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+
+
+class MissingRightError(ForbiddenError):
+    """A token does not grant a right.
+
+    Attributes:
+        grant: What it grants.
+        right: The right.
+    """
+
+    def __init__(self, grant: "Grant", right: str, what: str = "") -> None:
+        """Name the right, and ``what`` needs it where a request may do without."""
+        whose = f"{what} needs the right {right!r}, which this token does not grant"
+        usual = f"this token does not grant the right {right!r}"
+        super().__init__(f"{whose if what else usual}: use one that does")
+        self.grant, self.right = grant, right
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +66,40 @@ class Grant:
     """Rights of the sender of a request.
 
     Attributes:
-        namespaces: Namespaces, the usual one first; ``("*",)`` for all.
-        rights: Some of ``read``, ``feedback``, ``write`` and ``admin``.
+        namespaces: Namespaces, the usual one first; ``*`` in one stands for any characters.
+        rights: Some of ``read``, ``feedback``, ``teach``, ``write`` and ``admin``.
         expires: End of its validity in seconds since the epoch; None for none.
-        giver: Who gives feedback that names no user: the token, by the first 16 digits of its hash;
-            None without a token.
+        token: Id of the token, which is stored with all that it changes; None without one.
+        user: The user of all its feedback; None where requests may name one.
+        requests_per_minute, feedbacks_per_hour: Its own limits; None for those of the server.
+        is_issued: Whether an authorisation server issued the token, which may grant more.
     """
 
     namespaces: tuple[str, ...]
     rights: frozenset[str]
     expires: float | None = None
-    giver: str | None = None
+    token: str | None = None
+    user: str | None = None
+    requests_per_minute: int | None = None
+    feedbacks_per_hour: int | None = None
+    is_issued: bool = False
 
     @property
     def has_all_namespaces(self) -> bool:
         """Whether every namespace is granted."""
         return ALL_NAMESPACES in self.namespaces
 
-    def require(self, right: str) -> None:
-        """Refuse a request that these rights do not allow."""
+    def has_namespace(self, name: str) -> bool:
+        """Whether a namespace is granted."""
+        return any(_match(name, pattern) for pattern in self.namespaces)
+
+    def require(self, right: str, what: str = "") -> None:
+        """Refuse a request that these rights do not allow; ``what`` of it needs the right."""
         if right not in self.rights:
-            msg = f"this token does not grant the right {right!r}: use one that does"
-            raise ForbiddenError(msg)
+            raise MissingRightError(self, right, what)
 
     def choose_namespace(self, header: str | None) -> str:
-        """The namespace of a request.
+        """Choose the namespace of a request.
 
         Args:
             header: The header ``CrabPath-Namespace``, in which all but ASCII is percent-encoded;
@@ -85,44 +113,78 @@ class Grant:
         except UnicodeError:
             msg = "the header CrabPath-Namespace must be percent-encoded UTF-8"
             raise InvalidInputError(msg) from None
-        if not self.has_all_namespaces and name not in self.namespaces:
+        if not self.has_namespace(name):
             msg = f"this token does not grant the namespace {name!r}: leave the header out"
             raise ForbiddenError(msg)
         return name
+
+    def choose_user(self, given: str | None) -> str | None:
+        """Choose the user of a feedback: that of the token, else the given one, else the token."""
+        if self.user is None:
+            named = None if self.token is None else f"token {self.token}"
+            return named if given is None else given
+        if given not in {None, self.user}:
+            msg = f"this token gives feedback as {self.user!r} only: leave user out"
+            raise ForbiddenError(msg)
+        return self.user
+
+
+def _match(name: str, pattern: str) -> bool:
+    """Whether a name matches a pattern, in which only ``*`` has a meaning."""
+    if "*" not in pattern:
+        return name == pattern
+    return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 _EVERYTHING = Grant((ALL_NAMESPACES,), frozenset(RIGHTS))
 
 
-class _TokenEntry(BaseModel):
-    """One token as it is stored."""
+def _make_grants(entries: Iterable[TokenEntry]) -> dict[str, Grant]:
+    """Map hashes of secrets to grants."""
+    return {
+        entry.sha256: Grant(
+            tuple(entry.namespaces),
+            frozenset(entry.rights),
+            None if entry.expires is None else entry.expires.timestamp(),
+            entry.id,
+            entry.user,
+            entry.requests_per_minute,
+            entry.feedbacks_per_hour,
+        )
+        for entry in entries
+    }
 
-    model_config = ConfigDict(extra="forbid")
 
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    namespaces: list[str] = Field(min_length=1)
-    rights: list[Right] = Field(min_length=1)
-    expires: AwareDatetime | None = None
+class TokenIssuer(Protocol):
+    """An authorisation server, as :class:`crabpath_server.oauth.Issuer`."""
 
-    def to_grant(self) -> Grant:
-        names = tuple(n if n == ALL_NAMESPACES else parse_namespace(n) for n in self.namespaces)
-        until = None if self.expires is None else self.expires.timestamp()
-        return Grant(names, frozenset(self.rights), until, f"token {self.sha256[:16]}")
+    metadata_url: str
+    """Where clients read who issues tokens for this server."""
 
+    def make_routes(self) -> "list[Route]":
+        """Make the routes at which clients read who issues tokens."""
 
-_ENTRIES = TypeAdapter(list[_TokenEntry])
+    async def prepare(self, token: str) -> None:
+        """Fetch what is missing to verify a token."""
+
+    def verify(self, token: str) -> Grant:
+        """Verify a token; raises ``TokenError``."""
 
 
 @dataclass(slots=True)
 class Access:
     """The tokens of a server.
 
-    Make one with :meth:`from_file`, :meth:`from_environment` or :meth:`open_on_loopback`.
+    Make one with :meth:`from_file`, :meth:`from_environment`, :meth:`from_issuer` or
+    :meth:`open_on_loopback`.
     """
 
     _grants: dict[str, Grant] | None
     _file: Path | None = None
-    _version: tuple[int, int] = (0, 0)
+    _version: Version = (0, 0, 0)
+    _check_seconds: float = 1.0
+    _checked: float = 0.0
+    issuer: TokenIssuer | None = None
 
     @property
     def needs_token(self) -> bool:
@@ -134,15 +196,20 @@ class Access:
         return self._grants is not None
 
     @classmethod
-    def from_file(cls, path: str | Path) -> "Access":
-        """Read tokens from a JSON file, again whenever it changes.
+    def from_file(cls, path: str | Path, *, check_seconds: float = 1.0) -> "Access":
+        """Read tokens from a JSON file, again when it has changed.
+
+        Args:
+            path: The file.
+            check_seconds: Seconds between two looks whether it has.
 
         Raises:
             ConfigurationError: It cannot be read or used, or others than its owner may read it.
         """
         file = Path(path).expanduser()
-        version, text = _read_private(file)
-        return cls(_parse_tokens(text, str(file)), file, version)
+        version, text = read_private(file)
+        grants = _make_grants(parse_tokens(text, str(file)))
+        return cls(grants, file, version, check_seconds, time.monotonic())
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access | None":
@@ -152,12 +219,26 @@ class Access:
             ConfigurationError: It cannot be used.
         """
         text = environment.get(ENVIRONMENT_VARIABLE)
-        return None if text is None else cls(_parse_tokens(text, ENVIRONMENT_VARIABLE))
+        if text is None:
+            return None
+        return cls(_make_grants(parse_tokens(text, ENVIRONMENT_VARIABLE)))
+
+    @classmethod
+    def from_issuer(cls, issuer: TokenIssuer, beside: "Access | None" = None) -> "Access":
+        """Take tokens of an authorisation server, and those of a file ``beside`` them."""
+        access = cls({}) if beside is None else beside
+        access.issuer = issuer
+        return access
 
     @classmethod
     def open_on_loopback(cls) -> "Access":
         """Grant everything, without a token, to programs of this machine."""
         return cls(None)
+
+    async def prepare(self, token: str | None) -> None:
+        """Get ready to authorise a token: its issuer may have new keys."""
+        if token is not None and self.issuer is not None:
+            await self.issuer.prepare(token)
 
     def authorise(self, token: str | None) -> Grant:
         """Find the rights of the bearer of a token.
@@ -175,6 +256,8 @@ class Access:
             raise TokenError(msg)
         self._reload_if_changed()
         grant = self._grants.get(hash_token(token))
+        if grant is None and self.issuer is not None:
+            return self.issuer.verify(token)
         if grant is None:
             msg = "this token is unknown here: ask whoever runs the server for one"
             raise TokenError(msg)
@@ -182,6 +265,20 @@ class Access:
             msg = "this token has expired: ask whoever runs the server for another one"
             raise TokenError(msg)
         return grant
+
+    def make_challenge(self, error: Exception) -> str | None:
+        """Write the header ``WWW-Authenticate`` of an error (RFC 6750, RFC 9728); None for others.
+
+        It says where clients learn who issues tokens, and which scopes to ask for.
+        """
+        known = {} if self.issuer is None else {"resource_metadata": self.issuer.metadata_url}
+        if isinstance(error, TokenError):
+            return _write_challenge({"scope": "read feedback", **known} if known else {})
+        if isinstance(error, MissingRightError) and error.grant.is_issued:
+            rights = {*error.grant.rights, error.right}
+            scope = " ".join(right for right in RIGHTS if right in rights)
+            return _write_challenge({"error": "insufficient_scope", "scope": scope, **known})
+        return None
 
     def require_local(self, client: str | None, host: str | None, origin: str | None) -> None:
         """Without tokens, refuse requests from elsewhere, and from pages of other origins.
@@ -212,16 +309,24 @@ class Access:
 
         If it cannot be used, the old tokens stay; if it was deleted, nothing is granted.
         """
-        if self._file is None:
+        now = time.monotonic()
+        if self._file is None or now - self._checked < self._check_seconds:
             return
+        self._checked = now
         try:
-            if _read_version(self._file) != self._version:
-                version, text = _read_private(self._file)
-                self._grants, self._version = _parse_tokens(text, str(self._file)), version
+            if read_version(self._file) != self._version:
+                version, text = read_private(self._file)
+                self._grants = _make_grants(parse_tokens(text, str(self._file)))
+                self._version = version
         except FileNotFoundError:
-            self._grants, self._version = {}, (0, 0)
+            self._grants, self._version = {}, (0, 0, 0)
         except (OSError, ConfigurationError) as error:
             _log.warning("the tokens stay as they were: %s", error)
+
+
+def _write_challenge(fields: Mapping[str, str]) -> str:
+    written = ", ".join(f'{name}="{value}"' for name, value in fields.items())
+    return f"Bearer {written}".strip()
 
 
 def is_loopback(host: str) -> bool:
@@ -238,90 +343,6 @@ def read_token(headers: Mapping[str, str]) -> str | None:
     """Read the token of a request; None without one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
-
-
-def hash_token(token: str) -> str:
-    """Hash a token for storage."""
-    return sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def add_token(
-    path: str | Path,
-    namespaces: list[str],
-    rights: list[str],
-    expires: str | None = None,
-) -> str:
-    """Add a new token to a file, which is created with mode 0600 where there is none.
-
-    Args:
-        path: The file.
-        namespaces: Namespaces that it grants, the usual one first; ``*`` for all.
-        rights: Rights that it grants.
-        expires: Time until which it is valid, in ISO 8601 with a time zone; None for ever.
-
-    Returns:
-        The token. It is kept nowhere: only its hash is.
-
-    Raises:
-        InvalidInputError: A namespace, a right or the time is not one.
-        ConfigurationError: The file cannot be used.
-    """
-    file, token = Path(path).expanduser(), secrets.token_urlsafe(32)
-    entry: dict[str, Any] = {
-        "sha256": hash_token(token),
-        "namespaces": namespaces,
-        "rights": rights,
-    }
-    if expires is not None:
-        entry["expires"] = expires
-    entries: list[Any] = []
-    if file.exists():
-        _, old = _read_private(file)
-        _parse_tokens(old, str(file))
-        entries = json.loads(old)
-    text = json.dumps([*entries, entry], indent=2)
-    _parse_tokens(text, "the new token", InvalidInputError)
-    new = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-    try:
-        new.touch(mode=0o600, exist_ok=False)
-        new.write_text(f"{text}\n", encoding="utf-8")
-        new.replace(file)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        msg = f"the tokens in {file} cannot be written: {error}"
-        raise ConfigurationError(msg) from error
-    return token
-
-
-def _read_private(file: Path) -> tuple[tuple[int, int], str]:
-    """Read version and text of a file; refuse one that others than its owner may read."""
-    try:
-        version = _read_version(file)
-        if os.name == "posix" and stat.S_IMODE(file.stat().st_mode) & 0o077:
-            msg = f"others than its owner may use {file}: chmod 600 {file}"
-            raise ConfigurationError(msg)
-        return version, file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"the tokens in {file} cannot be read: {error}"
-        raise ConfigurationError(msg) from error
-
-
-def _read_version(file: Path) -> tuple[int, int]:
-    state = file.stat()
-    return state.st_mtime_ns, state.st_ino
-
-
-def _parse_tokens(
-    text: str, where: str, refusal: type[CrabPathError] = ConfigurationError
-) -> dict[str, Grant]:
-    try:
-        return {entry.sha256: entry.to_grant() for entry in _ENTRIES.validate_json(text)}
-    except ValidationError as error:
-        msg = f"{where} cannot be used: {explain_first_error(error)}"
-        raise refusal(msg) from None
-    except InvalidInputError as error:
-        msg = f"{where} cannot be used: {error}"
-        raise refusal(msg) from None
 
 
 def _may_be_loopback(client: str) -> bool:

@@ -33,6 +33,7 @@ except ImportError as error:
     raise explain_missing(error) from error
 
 from crabpath_retrievers.config.base import explain_first_error
+from crabpath_retrievers.core.calls import act_for
 from crabpath_retrievers.core.query import explain_unknown
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
@@ -93,6 +94,9 @@ class Limits:
         requests: Most requests at the same time; further ones are refused with status 503. They
             count when their bodies have come in, and one token has half of them at most. Probes
             and metrics do not count.
+        requests_per_minute: Most requests of one token; further ones are refused with status 429.
+            A token may have another number; so it may below.
+        feedbacks_per_hour: Most feedbacks, corrections, notes and undos of one token.
     """
 
     body_bytes: int = 8 << 20
@@ -100,6 +104,8 @@ class Limits:
     slow_seconds: float = 3600.0
     transfer_seconds: float = 30.0
     requests: int = 256
+    requests_per_minute: int = 6000
+    feedbacks_per_hour: int = 3600
 
 
 def create_app(
@@ -128,7 +134,8 @@ def create_app(
     for endpoint in endpoints:
         if endpoint.route is not None:
             by_path[endpoint.path][endpoint.method] = endpoint
-    room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
+    rates = limits.requests_per_minute, limits.feedbacks_per_hour
+    room, probe = Room(limits.requests, limits.body_bytes, *rates), Probe(memory)
     names = SourceNames(memory)
     served = _Served(memory, access, limits, room, probe, names)
     resources = [
@@ -157,6 +164,7 @@ def create_app(
             *resources,
             Route("/openapi.json", lambda _: description),
             *make_page_routes(),
+            *([] if access.issuer is None else access.issuer.make_routes()),
             Route("/metrics", answer_metrics),
             Route("/mcp", mcp, methods=["POST"]),
             *more,
@@ -344,9 +352,12 @@ class _Resource:
         if endpoint is None:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
         grant = endpoint.authorise(self._served.access, read_token(request.headers))
-        entry.token = grant.giver
+        entry.token = grant.token
         # Probes find a place at any time.
-        async with nullcontext() if endpoint.right is None else self._served.room.admit(request):
+        room = self._served.room
+        async with nullcontext() if endpoint.right is None else room.admit(request, grant):
+            if endpoint.gives_feedback:
+                room.count_feedback(grant)
             response = await self._respond(endpoint, request, grant)
             await response(scope, receive, send)
 
@@ -368,10 +379,11 @@ class _Resource:
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
-        turn = served.room.wait_for_slow(request) if endpoint.is_slow else nullcontext()
+        turn = served.room.wait_for_slow(grant) if endpoint.is_slow else nullcontext()
         try:
             answering = _answer(partial(endpoint.answer, *places, **options), turn)
-            answer = await asyncio.wait_for(answering, seconds)
+            with act_for(grant.token):
+                answer = await asyncio.wait_for(answering, seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         entry.turn = getattr(answer, "turn_id", None) or entry.turn
@@ -492,6 +504,7 @@ class _Gate:
 
         try:
             self._require_local(scope)
+            await self._access.prepare(read_token(Headers(scope=scope)))
             await self._app(scope, self._bound_body(scope, receive), send_in_time)
         except _UnreadAnswerError:
             _log.warning("a client that does not read was dropped")
@@ -500,7 +513,13 @@ class _Gate:
         except Exception as error:
             if started:
                 raise
-            await answer_error(error, scope, self._names)(scope, receive, send_in_time)
+            await self._answer_error(error, scope)(scope, receive, send_in_time)
+
+    def _answer_error(self, error: Exception, scope: Scope) -> JSONResponse:
+        answer = answer_error(error, scope, self._names)
+        if challenge := self._access.make_challenge(error):
+            answer.headers["WWW-Authenticate"] = challenge
+        return answer
 
     def _require_local(self, scope: Scope) -> None:
         headers, client = Headers(scope=scope), scope.get("client")

@@ -41,10 +41,11 @@ from crabpath_retrievers.errors import (
     StoreError,
     TokenError,
 )
-from crabpath_server.access import Access, Grant, Right
+from crabpath_server.access import Access, Grant
 from crabpath_server.answers import ApiOutput, find_model
 from crabpath_server.names import SourceNames
 from crabpath_server.probe import Probe
+from crabpath_server.tokens import Right
 
 _log = logging.getLogger(__name__)
 
@@ -210,6 +211,11 @@ class Endpoint:
     def output(self) -> type[ApiOutput]:
         """Model of the answer."""
         return find_model(get_type_hints(self.answer)["return"])
+
+    @property
+    def gives_feedback(self) -> bool:
+        """Whether it counts among the feedbacks of a token."""
+        return self.right in {"feedback", "teach"}
 
     def authorise(self, access: Access, token: str | None) -> Grant:
         """Find the sender's rights; all of them where no token is needed."""

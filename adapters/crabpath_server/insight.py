@@ -4,7 +4,9 @@ What was asked and learned is that of the namespace of the request. Only the lis
 maintenance concern others that the token grants.
 """
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -20,11 +22,17 @@ from crabpath_retrievers.parts.operation.maintenance.runner import (
 )
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
-from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+from crabpath_retrievers.storage.read.history import (
+    AuditRecord,
+    FeedbackRecord,
+    Snapshot,
+    WeightMove,
+)
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
 from crabpath_server.endpoints import ApiInput, Call, Limit
+from crabpath_server.judging import bound_authority
 
 _MOST_CHANGES = 1000  # of one turn
 _OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
@@ -109,9 +117,15 @@ async def read_namespaces(
     limit: Limit = 100,
 ) -> NamespaceList:
     """List the granted namespaces that exist."""
-    names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
-    found = await call.memory.aio.namespaces.records(names, after=after, limit=limit)
-    return NamespaceList(namespaces=found)
+    grant, granted = call.grant, list[NamespaceRecord]()
+    names = None if any("*" in name for name in grant.namespaces) else grant.namespaces
+    while len(granted) < limit:
+        found = await call.memory.aio.namespaces.records(names, after=after, limit=limit)
+        granted += [record for record in found if grant.has_namespace(record.name)]
+        if len(found) < limit:
+            break
+        after = found[-1].name
+    return NamespaceList(namespaces=granted[:limit])
 
 
 async def list_neighbors(
@@ -205,6 +219,7 @@ class NodeCount(ApiOutput):
 
 async def anchor_nodes(call: Call, body: AuthorityBody) -> NodeCount:
     """Set how slowly weights of edges that lead to nodes decay."""
+    bound_authority(call, body.authority)
     anchor = call.memory.aio.learning.anchor
     return NodeCount(nodes=await anchor(body.ids, body.authority, namespace=call.namespace))
 
@@ -301,10 +316,10 @@ class MaintenanceBody(ApiInput):
     steps: list[str] = Field(list(MAINTENANCE_STEPS))
 
 
-def _require_all_namespaces(call: Call) -> None:
+def _require_all_namespaces(call: Call, what: str = "maintenance") -> None:
     """Refuse a token without all namespaces: maintenance changes all of them."""
     if not call.grant.has_all_namespaces:
-        msg = "maintenance concerns all namespaces: use a token that grants '*'"
+        msg = f"{what} concerns all namespaces: use a token that grants '*'"
         raise ForbiddenError(msg)
 
 
@@ -357,6 +372,25 @@ async def unfreeze(call: Call) -> FrozenState:
     """Let the namespace learn again."""
     await call.memory.aio.namespaces.unfreeze(call.namespace)
     return FrozenState(namespace=call.namespace, frozen=False)
+
+
+class AuditList(ApiOutput):
+    """Changes, newest first."""
+
+    changes: list[Sent[AuditRecord]]
+
+
+async def list_audit(
+    call: Call,
+    limit: Limit = 100,
+    before: Annotated[
+        int | None, Field(description="Number of the last change of the page before this one.")
+    ] = None,
+) -> AuditList:
+    """List what was added, deleted and maintained, and by which token; needs all namespaces."""
+    _require_all_namespaces(call, "the audit")
+    read = partial(call.memory.store.history.list_audit, limit, before=before)
+    return AuditList(changes=await asyncio.to_thread(read))
 
 
 class SnapshotList(ApiOutput):

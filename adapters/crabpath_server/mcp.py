@@ -7,6 +7,7 @@ argument. Callers see the tools for which they have the right.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from inspect import Parameter, Signature, getdoc
 from typing import Annotated, Any, NamedTuple, cast
@@ -22,7 +23,7 @@ try:
     from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
     from mcp.types import Resource as ListedResource
     from pydantic import AnyUrl, ValidationError
-    from pydantic_core import to_jsonable_python
+    from pydantic_core import from_json, to_jsonable_python
     from starlette.datastructures import Headers
     from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
@@ -33,13 +34,14 @@ except ImportError as error:
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
+from crabpath_retrievers.core.calls import act_for
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_server import explain_missing
-from crabpath_server.access import RIGHTS, Access, Grant, read_token
+from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import (
     DEFAULT_RESULTS,
@@ -55,6 +57,7 @@ from crabpath_server.names import SourceNames
 from crabpath_server.openapi import NAMESPACE_HEADER
 from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
+from crabpath_server.tokens import RIGHTS
 from crabpath_server.tools import find_chunks, make_uri
 
 _LISTED = 100  # resources in a list
@@ -124,6 +127,7 @@ def create_mcp_server(
     k: int = DEFAULT_RESULTS,
     names: SourceNames | None = None,
     endpoints: Iterable[Endpoint] = ENDPOINTS,
+    count_feedback: Callable[[Grant], None] = lambda _: None,
 ) -> MCPServer:
     """Create an MCP server over a memory, which stays open until the caller closes it.
 
@@ -133,6 +137,7 @@ def create_mcp_server(
         k: Documents that a search returns, at least 1.
         names: Sources as callers see them, which a server over HTTP has already.
         endpoints: Those that are tools among them; by default all.
+        count_feedback: Called before feedback and notes of a grant; an error of it refuses them.
 
     Example::
 
@@ -141,7 +146,8 @@ def create_mcp_server(
     """
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    server = _MemoryServer(memory, find_caller, k, names or SourceNames(memory), endpoints)
+    known = names or SourceNames(memory)
+    server = _MemoryServer(memory, find_caller, k, known, endpoints, count_feedback)
     root.handlers[:] = handlers  # the constructor of the library sets up logging of its own
     root.setLevel(level)
     return server
@@ -187,8 +193,13 @@ class McpEndpoint:
         """Serve ``memory`` to senders with rights in ``access``, each request within a time."""
         self._seconds, self._room = seconds, room
         self._find_caller = partial(_read_caller, access)
+        self._tools = {one.tool.name: one for one in endpoints if one.tool is not None}
         self._server = create_mcp_server(
-            memory, self._find_caller, names=names, endpoints=endpoints
+            memory,
+            self._find_caller,
+            names=names,
+            endpoints=endpoints,
+            count_feedback=room.count_feedback,
         )
         # Where there are tokens, pages of other origins have none; and the names under which such a
         # server is reached are not known here.
@@ -204,9 +215,25 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        self._find_caller(request)
-        async with self._room.admit(request):
-            await self._answer(request, send)
+        grant = self._find_caller(request).grant
+        async with self._room.admit(request, grant):
+            if grant.is_issued:
+                self._require_scope(grant, await request.body())
+            with act_for(grant.token):
+                await self._answer(request, send)
+
+    def _require_scope(self, grant: Grant, body: bytes) -> None:
+        """Refuse a call that a client may ask its user to allow; others are answers of tools."""
+        with suppress(ValueError):  # which the library refuses
+            data = from_json(body)
+            named = data.get("params") if isinstance(data, dict) else None
+            if not isinstance(named, dict):
+                return
+            if data.get("method") == "resources/read":
+                grant.require("read")
+            tool = self._tools.get(str(named.get("name")))
+            if data.get("method") == "tools/call" and tool is not None:
+                tool.require_right(grant)
 
     async def _answer(self, request: Request, send: Send) -> None:
         self._server.streamable_http_app(
@@ -249,6 +276,7 @@ class _MemoryServer(MCPServer):
         k: int,
         names: SourceNames,
         endpoints: Iterable[Endpoint],
+        count_feedback: Callable[[Grant], None],
     ) -> None:
         super().__init__(
             "crabpath",
@@ -260,6 +288,7 @@ class _MemoryServer(MCPServer):
             middleware=[self._hide_forbidden],
         )
         self._memory, self._find_caller, self._k, self._names = memory, find_caller, k, names
+        self._count_feedback = count_feedback
         self._tools = {one.tool.name: one for one in endpoints if one.tool is not None}
         for endpoint in self._tools.values():
             self._add(endpoint, cast("Tool", endpoint.tool))
@@ -283,6 +312,8 @@ class _MemoryServer(MCPServer):
             entry.tool, entry.turn = tool.name, given.get("turn_id")
             call = await self._make_call(context)
             endpoint.require_right(call.grant)
+            if endpoint.gives_feedback:
+                self._count_feedback(call.grant)
             places, names = endpoint.bind(call, arguments(**given) if endpoint.input else None)
             answer = model.model_validate(await endpoint.answer(*places, **names))
             entry.turn = getattr(answer, "turn_id", None) or entry.turn
@@ -303,7 +334,7 @@ class _MemoryServer(MCPServer):
 
     async def _make_call(self, context: Context) -> Call:
         caller, entry = self._find_caller(context.request_context.request), get_entry()
-        entry.namespace, entry.token = caller.namespace, caller.grant.giver
+        entry.namespace, entry.token = caller.namespace, caller.grant.token
         await self._names.refresh()
         return Call(self._memory, caller.grant, caller.namespace, {}, None, self._names, self._k)
 

@@ -26,6 +26,7 @@ STATUSES = {
     409: "The store is locked, or another change or verdict stands against it.",
     413: "The body is too large.",
     415: "The body is not JSON.",
+    429: "The token has sent too much for now; try again after Retry-After seconds.",
     500: "The server failed.",
     503: "A store or the server is not available now; try again later.",
     504: "There was no answer in time.",

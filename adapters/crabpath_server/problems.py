@@ -24,6 +24,7 @@ from crabpath_retrievers.errors import (
 from crabpath_server.endpoints import LateAnswerError, RefusedFeedbackError, describe_error
 from crabpath_server.journal import REQUEST_ID, get_entry
 from crabpath_server.names import SourceNames
+from crabpath_server.room import TooManyRequestsError
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ _STATUSES: dict[type, int] = {
     StoreLockedError: 409,
     ConflictError: 409,
     LateAnswerError: 504,
+    TooManyRequestsError: 429,
     CrabPathError: 503,
 }
 _REFUSED = {"unknown_turn": 404, "outranked": 409}  # else 400
@@ -83,6 +85,8 @@ def answer_error(error: Exception, scope: Scope, names: SourceNames) -> JSONResp
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     public = next(kind for kind in kinds if kind.__module__ == CrabPathError.__module__)
     headers = {"Connection": "close"} if isinstance(error, UnreadBodyError) else None
+    if isinstance(error, TooManyRequestsError):
+        headers = {"Retry-After": str(error.seconds)}
     return _name_problem(scope, status, public, names.hide(describe_error(error)), headers)
 
 

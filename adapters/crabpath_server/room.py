@@ -1,6 +1,7 @@
 """Room for requests: how many are served at the same time, and what each token has of it."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -9,10 +10,74 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 
 from crabpath_retrievers.errors import ServiceError
-from crabpath_server.access import Access, read_token
+from crabpath_server.access import Grant
 
 _BODIES = 16  # largest bodies that are held at the same time, all requests together
 _SLOW_AT_ONCE = 4  # ingests and maintenance runs
+_MINUTE, _HOUR = 60.0, 3600.0
+_MOST_RATES = 10_000  # kept at the same time
+
+
+class TooManyRequestsError(ServiceError):
+    """A token has sent as much as it may for now.
+
+    Attributes:
+        seconds: After how many there is room for another one, at least 1.
+    """
+
+    def __init__(self, most: str, seconds: float) -> None:
+        """Name the limit, such as ``60 requests a minute``."""
+        self.seconds = max(1, round(seconds + 0.5))
+        super().__init__(f"this token may send {most}: try again in {self.seconds} s")
+
+
+class Rate:
+    """A limit on events: some at once, then evenly, so many in a period.
+
+    The generic cell rate algorithm, which keeps one time [ITU-T I.371].
+    """
+
+    def __init__(self, number: int, seconds: float) -> None:
+        """Allow some events in some seconds."""
+        self._number, self._period, self._full = number, seconds, 0.0
+
+    def take(self, now: float) -> float:
+        """Count an event now; return 0, or the seconds until one is allowed if it is not."""
+        if self._number <= 0:
+            return self._period
+        step = self._period / self._number
+        full = max(now, self._full) + step
+        if full - now > self._period * (1 + 1e-9):
+            return full - now - self._period
+        self._full = full
+        return 0.0
+
+    def is_idle(self, now: float) -> bool:
+        """Whether all events are long enough ago to count no more."""
+        return self._full <= now
+
+
+class Rates:
+    """The rates of tokens, each by its id."""
+
+    def __init__(self, number: int, seconds: float, what: str) -> None:
+        """Allow some events in some seconds; ``what`` names both in messages."""
+        self._number, self._seconds, self._what = number, seconds, what
+        self._known: dict[tuple[str, int], Rate] = {}
+
+    def take(self, token: str, own: int | None) -> None:
+        """Count an event of a token, which may have a rate of its own.
+
+        Raises:
+            TooManyRequestsError: There were too many.
+        """
+        now, number = time.monotonic(), self._number if own is None else own
+        if len(self._known) >= _MOST_RATES:
+            self._known = {k: rate for k, rate in self._known.items() if not rate.is_idle(now)}
+        rate = self._known.setdefault((token, number), Rate(number, self._seconds))
+        if (seconds := rate.take(now)) > 0:
+            most = f"{number:,} {self._what}"
+            raise TooManyRequestsError(most, seconds)
 
 
 class Places:
@@ -45,24 +110,32 @@ class Places:
 
 
 class Room:
-    """Limits on requests, and on bytes of their bodies, that a server handles at once."""
+    """Limits on requests and on bytes of their bodies; senders are tokens, by their ids."""
 
-    def __init__(self, access: Access, requests: int, body_bytes: int) -> None:
-        """Allow so many requests, and as many that are still being read."""
-        self._access, self._body_bytes = access, body_bytes
+    def __init__(self, requests: int, body_bytes: int, a_minute: int, feedbacks: int) -> None:
+        """Set the limits.
+
+        Args:
+            requests: Requests at once; as many more are still being read.
+            body_bytes: Bytes of the largest body.
+            a_minute: Requests a minute of one token.
+            feedbacks: Feedbacks an hour of one token.
+        """
+        self._body_bytes = body_bytes
         self._bytes = Places(_BODIES * body_bytes, "bodies of requests")
         self._coming = Places(requests, "requests that have not come in")
         self._running = Places(requests, "requests")
+        self._requests = Rates(a_minute, _MINUTE, "requests a minute")
+        self._feedbacks = Rates(feedbacks, _HOUR, "feedbacks an hour")
         self._slow = asyncio.Semaphore(_SLOW_AT_ONCE)
         self._own_slow = WeakValueDictionary[str, asyncio.Lock]()
 
-    def _find_sender(self, request: Request) -> str | None:
-        return read_token(request.headers) if self._access.needs_token else None
-
     @asynccontextmanager
-    async def admit(self, request: Request) -> AsyncIterator[None]:
+    async def admit(self, request: Request, grant: Grant) -> AsyncIterator[None]:
         """Read the body of an authorised request, and hold a place until it is answered."""
-        sender, headers = self._find_sender(request), request.headers
+        sender, headers = grant.token, request.headers
+        if sender is not None:
+            self._requests.take(sender, grant.requests_per_minute)
         is_open = "transfer-encoding" in headers
         size = self._body_bytes if is_open else int(headers.get("content-length", "0"))
         with self._bytes.take(sender, size):
@@ -71,14 +144,18 @@ class Room:
             with self._running.take(sender):
                 yield
 
+    def count_feedback(self, grant: Grant) -> None:
+        """Count a feedback or note of a token; refuse it where there were too many."""
+        if grant.token is not None:
+            self._feedbacks.take(grant.token, grant.feedbacks_per_hour)
+
     @asynccontextmanager
-    async def wait_for_slow(self, request: Request) -> AsyncIterator[None]:
+    async def wait_for_slow(self, grant: Grant) -> AsyncIterator[None]:
         """Wait until slow work may begin: of each token one at a time, of all together four."""
-        sender = self._find_sender(request)
-        if sender is None:
+        if grant.token is None:
             async with self._slow:
                 yield
             return
-        own = self._own_slow.setdefault(sender, asyncio.Lock())
+        own = self._own_slow.setdefault(grant.token, asyncio.Lock())
         async with own, self._slow:
             yield

@@ -1,7 +1,6 @@
 """Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -11,9 +10,8 @@ from pydantic import Field
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
-from crabpath_retrievers.core.query import parse_session
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -22,6 +20,7 @@ from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_server.answers import ApiOutput, Sent
 from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
+from crabpath_server.judging import bound_correction, bound_feedback, find_last_turn
 
 # Fields that name documents, which senders know by names without the directory of the server.
 _DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
@@ -66,7 +65,7 @@ async def describe_session(call: Call) -> Session:
         namespace=call.namespace,
         namespaces=list(call.grant.namespaces),
         rights=sorted(call.grant.rights),
-        giver=call.grant.giver,
+        giver=call.grant.choose_user(None),
         version=__version__,
     )
 
@@ -160,6 +159,9 @@ async def _to_fields(call: Call, body: ApiInput, *but: str) -> dict[str, Any]:
 
 
 async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
+    if body.candidate_ids is not None and body.record:
+        # Else anybody chooses what a question returned, and labels it.
+        call.grant.require("teach", "candidate_ids with record")
     options = await _to_fields(call, body, "text")
     if body.filter:
         options["filter"] = await call.names.find_in_filter(body.filter)
@@ -421,9 +423,10 @@ async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
 async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:
     """As :func:`give_feedback`; refused feedback has a receipt, too."""
     fields = await _to_fields(call, body, "turn_id", "outcome")
-    fields["user"] = body.user if body.user is not None else call.grant.giver
+    fields["user"] = call.grant.choose_user(body.user)
+    turn_id = await bound_feedback(call, body.turn_id, fields)
     receipt: Receipt = await call.memory.aio.record(
-        body.turn_id, body.outcome, namespace=call.namespace, strict=False, **fields
+        turn_id, body.outcome, namespace=call.namespace, strict=False, **fields
     )
     return receipt
 
@@ -444,9 +447,10 @@ async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
 
 
 class UndoUserBody(ApiInput):
-    """Selects all feedback of one user in the namespace."""
+    """Selects all feedback of one user or token in the namespace; of both where both are given."""
 
-    user: str
+    user: str | None = None
+    token: str | None = Field(None, description="Id of a token of the server.")
 
 
 class ReceiptList(ApiOutput):
@@ -456,8 +460,10 @@ class ReceiptList(ApiOutput):
 
 
 async def retract_user(call: Call, body: UndoUserBody) -> ReceiptList:
-    """Undo all that the namespace has learned from one user."""
-    undone = await call.memory.aio.learning.undo_all(user=body.user, namespace=call.namespace)
+    """Undo all that the namespace has learned from one user or token."""
+    undone = await call.memory.aio.learning.undo_all(
+        user=body.user, token=body.token, namespace=call.namespace
+    )
     return ReceiptList(receipts=undone)
 
 
@@ -512,25 +518,11 @@ async def teach(call: Call, body: TeachBody) -> NoteId:
 
 async def correct(call: Call, body: CorrectBody) -> NoteId:
     """Add a note with the right answer, and rank the wrong documents lower."""
-    fields = await _to_fields(call, body, "text", "session")
-    if body.turn_id is None and not (fields.get("wrong") or fields.get("query")):
-        fields["turn_id"] = await asyncio.to_thread(_find_last_turn, call, body.session or None)
+    fields = await _to_fields(call, body, "text", "session", "turn_id")
+    fields["turn_id"] = await bound_correction(call, body.turn_id, fields)
+    if fields["turn_id"] is None and not (fields.get("wrong") or fields.get("query")):
+        fields["turn_id"] = await asyncio.to_thread(find_last_turn, call, body.session or None)
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
-
-
-def _find_last_turn(call: Call, session: str | None) -> str:
-    """Find the id of the turn that feedback without a turn would be about."""
-    seconds = call.memory.settings.learning.window_seconds
-    name = None if session is None else parse_session(session)
-    find = call.memory.store.turns.window
-    if found := find(call.namespace, until=time.time(), turns=1, seconds=seconds, session=name):
-        return found[0].turn.id
-    where = "" if name is None else f" in conversation {name!r}"
-    msg = (
-        f"namespace {call.namespace!r} has no turn{where} within the last {seconds:g} seconds "
-        "(the setting learning.window_seconds): give the turn_id of the answer that was wrong"
-    )
-    raise InvalidInputError(msg)
 
 
 async def read_notes(call: Call, limit: Limit = 100) -> NoteList:

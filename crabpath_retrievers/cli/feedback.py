@@ -190,16 +190,19 @@ def run_undo(
     source: Annotated[
         str | None, typer.Option(help="Instead, or with --user: human, self, harvested, teacher.")
     ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Instead, or with them: id of the token that gave it.")
+    ] = None,
     namespace: Within = None,
     store: Store = DEFAULT_STORE,
 ) -> Output:
-    """Undo all that was learned from one feedback, a turn, or all feedback of a user."""
-    is_of_giver = user is not None or source is not None
+    """Undo all that was learned from one feedback, a turn, or all feedback of a user or token."""
+    is_of_giver = any(given is not None for given in (user, source, token))
     if (feedback_id is not None) + (turn is not None) + is_of_giver != 1:
-        msg = "give a feedback id, --turn, or --user and --source: one of the three"
+        msg = "give a feedback id, --turn, or --user, --source and --token: one of the three"
         raise InvalidInputError(msg)
     if is_of_giver:
-        return _undo_all(user, source, namespace, store)
+        return _undo_all(user, source, token, namespace, store)
     with existing_store(store) as opened:
         if feedback_id is not None and opened.turns.find(feedback_id) is not None:
             feedback_id, turn = None, feedback_id
@@ -207,9 +210,12 @@ def run_undo(
     return _show_receipt(receipt, None if receipt.status == "undone" else "Not undone")
 
 
-def _undo_all(user: str | None, source: str | None, namespace: str | None, store: str) -> Output:
+def _undo_all(
+    user: str | None, source: str | None, token: str | None, namespace: str | None, store: str
+) -> Output:
     with existing_store(store) as opened:
-        receipts = StandaloneLearner(opened).recorder.history.undo_all(user, source, namespace)
+        history = StandaloneLearner(opened).recorder.history
+        receipts = history.undo_all(user, source, token, namespace)
     reasons = [
         f"[red]Not undone:[/red] {escape(f'{receipt.feedback_id}: {receipt.note}')}"
         for receipt in receipts

@@ -12,6 +12,8 @@ no limit.
 Progress and logging under ``crabpath_retrievers``. INFO: opening, ingest, learning and maintenance,
 with counts and milliseconds. DEBUG: every turn. WARNING: something that was requested and not done.
 
+Token: what a server is asked to change is stored with the token of the request.
+
 Spans and metrics go through the API of OpenTelemetry, which does nothing until an SDK is set up.
 Names follow the semantic conventions for generative AI; our own begin with ``crabpath.``.
 docs/how-to/trace.md lists all of them.
@@ -443,6 +445,24 @@ def _start(work: Callable[[], T]) -> Future[T]:
     context = copy_context()
     threading.Thread(target=context.run, args=(worker,), daemon=True).start()
     return future
+
+
+_TOKEN: ContextVar[str | None] = ContextVar("crabpath_token", default=None)
+
+
+@contextmanager
+def act_for(token: str | None) -> Iterator[None]:
+    """Store the id of a token with all that is changed inside, None for nobody's."""
+    outer = _TOKEN.set(token)
+    try:
+        yield
+    finally:
+        _TOKEN.reset(outer)
+
+
+def find_token() -> str | None:
+    """Find the id of the token for which the caller acts; None without one."""
+    return _TOKEN.get()
 
 
 _QUIET = 2.0  # seconds before progress is shown

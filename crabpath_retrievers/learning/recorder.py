@@ -14,6 +14,7 @@ import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.calls import (
+    act_for,
     count_lesson,
     count_receipt,
     describe_memory,
@@ -243,6 +244,7 @@ class Recorder:
         self._index_waiting(1)
         return tally
 
+    @act_for(None)  # others gave it
     def _apply_waiting(
         self, store: Store, limit: int | None, should_stop: Callable[[], bool] = lambda: False
     ) -> LearningTally:

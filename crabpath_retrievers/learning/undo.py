@@ -64,18 +64,18 @@ class LearningHistory:
     prior: Posterior
 
     def undo_all(
-        self, user: str | None, source: str | None, namespace: str | None
+        self, user: str | None, source: str | None, token: str | None, namespace: str | None
     ) -> list[Receipt]:
-        """Undo all feedback of one user or source, or of both at once, the latest first.
+        """Undo all feedback of one user, source or token, the latest first; of several, of all.
 
         See :meth:`CrabPath.undo`. ``namespace`` None undoes it in all.
 
         Raises:
-            InvalidInputError: Neither user nor source is given.
+            InvalidInputError: None of the three is given.
         """
-        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace)
-        if criteria.user is None and criteria.source is None:
-            msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
+        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace, token=token)
+        if not any((criteria.user, criteria.source, criteria.token)):
+            msg = "undo needs feedback_id, turn_id, user, source or token: give one of them"
             raise InvalidInputError(msg)
         return [
             self._undo(name, space) for name, space in self.store.history.find_undoable(criteria)

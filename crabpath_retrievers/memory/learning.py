@@ -213,9 +213,10 @@ class MemoryLearning(MemoryPart):
         *,
         user: str | None = None,
         source: RewardSource | None = None,
+        token: str | None = None,
         namespace: str | None = None,
     ) -> list[Receipt]:
-        """Undo all feedback of one user or one source, the latest first.
+        """Undo all feedback of one user, source or token, the latest first.
 
         Each feedback is undone as by ``CrabPath.undo``, in a transaction of its own; so are the
         notes that its corrections created.
@@ -223,15 +224,16 @@ class MemoryLearning(MemoryPart):
         Args:
             user: The user whose feedback is undone.
             source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
+            token: Instead, or with them: id of the token of a server that gave it.
             namespace: Only feedback of this namespace; None for all.
 
         Returns:
             One receipt for each feedback.
 
         Raises:
-            InvalidInputError: Neither user nor source was given, or one cannot be used.
+            InvalidInputError: None of the three was given, or one cannot be used.
         """
-        return self._services.history.undo_all(user, source, namespace)
+        return self._services.history.undo_all(user, source, token, namespace)
 
     def anchor(
         self,

@@ -285,6 +285,8 @@ feedback = Table(
     # Copied from the payload, for the indexes.
     Column("user", Text),
     Column("source", String(16)),
+    # Id of the token of the server that gave it.
+    Column("token", Text),
     sqlite_autoincrement=True,
 )
 Index("ix_crabpath_feedback_id", feedback.c.id, feedback.c.namespace, unique=True)
@@ -455,6 +457,8 @@ notes = Table(
     # Its place among all that was said in its namespace: the last time, and by a user directly.
     Column("said", BigInteger, nullable=False, server_default="0"),
     Column("said_directly", BigInteger),
+    # Id of the token of the server that said it directly.
+    Column("token", Text),
 )
 
 Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.created_turn)

@@ -66,7 +66,7 @@ from crabpath_retrievers.storage.write.nodes import (
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0

@@ -70,7 +70,7 @@ def test_who_is_nobody(host):
         for call in (lambda: Feedback(None, 1.0, user=user), lambda: undo_all(host, user=user)):  # noqa: B023
             with pytest.raises(InvalidInputError, match="user must be a text"):
                 call()
-    with pytest.raises(InvalidInputError, match="give user, source or both"):
+    with pytest.raises(InvalidInputError, match="give one of them"):
         undo_all(host)
     with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
         undo_all(host, source="nobody")

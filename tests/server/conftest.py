@@ -50,7 +50,7 @@ def token_file(tmp_path):
 def as_bearer(memory, token_file):
     """Makes clients of one server, each with a token of its own."""
     add_token(token_file, ["nobody"], ["read"])
-    app = create_app(memory, access=Access.from_file(token_file))
+    app = create_app(memory, access=Access.from_file(token_file, check_seconds=0))
 
     def make(*namespaces: str, rights=RIGHTS) -> TestClient:
         token = add_token(token_file, list(namespaces), list(rights))

@@ -2,7 +2,11 @@
 
 import json
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,7 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_server import Access, add_token
+from crabpath_server.tokens import create_token, list_tokens
 
 
 def in_seconds(number: float) -> str:
@@ -63,7 +68,7 @@ def test_unknown_missing_and_expired_tokens_are_refused(token_file):
 
 def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(token_file, caplog):
     old = add_token(token_file, ["ann"], ["read"])
-    access = Access.from_file(token_file)
+    access = Access.from_file(token_file, check_seconds=0)
     new = add_token(token_file, ["ann"], ["read"])
     access.authorise(new)
     entries = json.loads(token_file.read_text())
@@ -77,9 +82,81 @@ def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(token_file
         assert "stay as they were" in caplog.text
 
 
+def test_a_file_is_looked_at_now_and_then(token_file, monkeypatch):
+    """At most once a second, whoever asks."""
+    first = add_token(token_file, ["ann"], ["read"])
+    access = Access.from_file(token_file)
+    looked, stat_file = [], Path.stat
+    monkeypatch.setattr(Path, "stat", lambda *given, **how: looked.append(1) or stat_file(*given))
+    for _ in range(1000):
+        access.authorise(first)
+    assert len(looked) <= 1
+    monkeypatch.undo()
+    later = add_token(token_file, ["ann"], ["read"])
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        with suppress(TokenError):
+            assert access.authorise(later).namespaces == ("ann",)
+            return
+        time.sleep(0.05)
+    pytest.fail("the new token is not known")
+
+
+def test_tokens_that_are_made_at_once_are_all_kept(token_file):
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: create_token(token_file, [f"n{n}"], ["read"]), range(24)))
+    entries = list_tokens(token_file)
+    assert {entry.id for entry in entries} == {token.id for token in made}
+    access = Access.from_file(token_file)
+    assert all(access.authorise(token.secret).token == token.id for token in made)
+
+
+def test_patterns_of_namespaces(token_file):
+    """Only ``*`` has a meaning; a pattern is no namespace of its own."""
+    grants = {}
+    for names in (["red", "team-*"], ["ann", "*-[x]?"], ["*"]):
+        token = add_token(token_file, names, ["read"])
+        grants[names[-1]] = Access.from_file(token_file).authorise(token)
+    team, odd, every = grants.values()
+    assert team.choose_namespace("team-red%0Ablue") == "team-red\nblue"
+    for other in ("team", "Team-red", "a team-red", "red-", "*"):
+        with pytest.raises(ForbiddenError):
+            team.choose_namespace(other)
+    assert team.choose_namespace(None) == "red"
+    with pytest.raises(InvalidInputError, match=r"the first of namespaces must be a name or '\*'"):
+        add_token(token_file, ["team-*"], ["read"])
+    assert (odd.choose_namespace(None), odd.choose_namespace("b-[x]?")) == ("ann", "b-[x]?")
+    with pytest.raises(ForbiddenError):
+        odd.choose_namespace("b-xy")
+    assert every.has_all_namespaces
+    assert not team.has_all_namespaces
+
+
+def test_two_entries_of_one_token_are_refused(token_file):
+    add_token(token_file, ["ann"], ["read"])
+    (entry,) = json.loads(token_file.read_text())
+    for other in ({"sha256": "b" * 64}, {"id": "other"}):
+        token_file.write_text(json.dumps([entry, {**entry, **other}]))
+        with pytest.raises(ConfigurationError, match="two tokens have"):
+            Access.from_file(token_file)
+
+
+def test_a_token_fixes_the_user(token_file):
+    free, fixed = (
+        Access.from_file(token_file).authorise(made.secret)
+        for user in (None, "ann")
+        for made in [create_token(token_file, ["ann"], ["feedback"], user=user)]
+    )
+    assert free.choose_user("eve") == "eve"
+    assert free.choose_user(None) == f"token {free.token}"
+    assert fixed.choose_user(None) == fixed.choose_user("ann") == "ann"
+    with pytest.raises(ForbiddenError, match="'ann' only"):
+        fixed.choose_user("eve")
+
+
 def test_a_file_that_is_deleted_grants_nothing_until_it_is_back(token_file):
     token = add_token(token_file, ["ann"], ["read"])
-    access = Access.from_file(token_file)
+    access = Access.from_file(token_file, check_seconds=0)
     away = token_file.rename(token_file.with_name("away.json"))
     with pytest.raises(TokenError, match="unknown"):
         access.authorise(token)
@@ -92,13 +169,15 @@ def test_a_file_that_is_deleted_grants_nothing_until_it_is_back(token_file):
     [
         "",
         "{}",
-        '[{"sha256": "x", "namespaces": ["a"], "rights": ["read"]}]',
-        '[{"sha256": "%s", "namespaces": [], "rights": ["read"]}]' % ("a" * 64),
-        '[{"sha256": "%s", "namespaces": [" "], "rights": ["read"]}]' % ("a" * 64),
-        '[{"sha256": "%s", "namespaces": ["a"], "rights": ["everything"]}]' % ("a" * 64),
-        '[{"sha256": "%s", "namespaces": ["a"], "rights": ["read"], "expires": "soon"}]'
+        '[{"id": "a", "sha256": "x", "namespaces": ["a"], "rights": ["read"]}]',
+        '[{"sha256": "%s", "namespaces": ["a"], "rights": ["read"]}]' % ("a" * 64),
+        '[{"id": "a", "sha256": "%s", "namespaces": [], "rights": ["read"]}]' % ("a" * 64),
+        '[{"id": "a", "sha256": "%s", "namespaces": [" "], "rights": ["read"]}]' % ("a" * 64),
+        '[{"id": "a", "sha256": "%s", "namespaces": ["a"], "rights": ["everything"]}]' % ("a" * 64),
+        '[{"id": "a", "sha256": "%s", "namespaces": ["a"], "rights": ["read"], "expires": "soon"}]'
         % ("a" * 64),
-        '[{"sha256": "%s", "namespaces": ["a"], "rights": ["read"], "token": "x"}]' % ("a" * 64),
+        '[{"id": "a", "sha256": "%s", "namespaces": ["a"], "rights": ["read"], "token": "x"}]'
+        % ("a" * 64),
     ],
 )
 def test_files_that_cannot_be_used(token_file, text):
@@ -142,4 +221,4 @@ def test_a_new_token_that_would_be_none_leaves_the_file_as_it_was(token_file):
         with pytest.raises(InvalidInputError):
             add_token(token_file, namespaces, rights, expires)
     assert token_file.read_text() == before
-    assert [path.name for path in token_file.parent.iterdir()] == [token_file.name]
+    assert not list(token_file.parent.glob("tokens.json.????????"))  # half written

@@ -257,7 +257,7 @@ def test_a_memory_is_connected_to_and_not_made(served):
 def bearer(memory, serve, token_file):
     """The address of a server with tokens, and a function that makes some."""
     add_token(token_file, ["nobody"], ["read"])
-    address = serve(create_app(memory, access=Access.from_file(token_file)))
+    address = serve(create_app(memory, access=Access.from_file(token_file, check_seconds=0)))
     return address, lambda *names, rights: add_token(token_file, list(names), list(rights))
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.errors import TokenError
 from crabpath_server import Access
 
 COMMAND = [sys.executable, "-m", "crabpath_retrievers", "serve"]
@@ -75,8 +77,8 @@ def start(tmp_path):
 def test_a_server_with_tokens_from_start_to_end(cli, start, until_ready, tmp_path):
     (tmp_path / "sky.md").write_text("# Sky\n\nThe sky is blue.", encoding="utf-8")
     assert cli("add", "sky.md").exit_code == 0
-    made = cli("token", "--file", "t.json", "-n", "ann", "--rights", "read,feedback", "--json")
-    token = json.loads(made.stdout)["token"]
+    made = cli("token", "create", "phone", "--file", "t.json", "-n", "ann", "--json")
+    token = json.loads(made.stdout)["secret"]
     process, url, said = start("memory", "--tokens", "t.json", "--host", "127.0.0.1")
     assert "with a token" in said
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
@@ -162,25 +164,67 @@ def test_what_cannot_be_served_is_said_in_a_sentence(memory, refuse, tmp_path):
     assert "chmod 600" in refuse("serve", "memory", "--tokens", "t.json", code=1)
 
 
+def test_what_an_issuer_needs_is_said(refuse):
+    """Both addresses, and nobody on the way may change them."""
+    issuer, audience = "--oauth-issuer", "--oauth-audience"
+    assert "give both" in refuse("serve", "memory", issuer, "https://auth.example")
+    assert "give both" in refuse("serve", "memory", audience, "https://memory.example/mcp")
+    both = (issuer, "http://auth.example", audience, "https://memory.example/mcp")
+    assert "https://" in refuse("serve", "memory", *both)
+
+
 def test_tokens_of_the_environment_that_cannot_be_used(refuse, monkeypatch):
     monkeypatch.setenv("CRABPATH_TOKENS", "[{]")
     assert "CRABPATH_TOKENS cannot be used" in refuse("serve", "memory", code=1)
 
 
 def test_a_token_is_printed_once_and_grants_what_was_said(cli, tmp_path):
-    options = ("--namespace", "ann", "--namespace", "team", "--expires", "2999-01-01")
-    made = cli("token", "--file", "t.json", *options)
+    options = ("--namespace", "ann", "--namespace", "team-*", "--expires", "2999-01-01")
+    more = ("--user", "ann", "--requests", "60", "--feedbacks", "5")
+    made = cli("token", "create", "Ann's phone", "--file", "t.json", *options, *more)
     grant = Access.from_file(tmp_path / "t.json").authorise(made.stdout.strip())
-    assert grant.namespaces == ("ann", "team")
+    assert grant.namespaces == ("ann", "team-*")
     assert grant.rights == {"read", "feedback"}
+    assert (grant.user, grant.requests_per_minute, grant.feedbacks_per_hour) == ("ann", 60, 5)
     (entry,) = json.loads((tmp_path / "t.json").read_text())
     assert made.stdout.strip() not in str(entry)
     assert entry["expires"].startswith(("2998-12-31", "2999-01-01"))
 
 
+def test_tokens_are_listed_rotated_and_revoked(cli, refuse, tmp_path):
+    """By their ids; a rotated one keeps all but its secret."""
+    file = ("--file", "t.json")
+    phone, desk = (
+        json.loads(cli("token", "create", name, *file, "-n", "ann", "--json").stdout)
+        for name in ("phone", "desk")
+    )
+    listed = cli("token", "list", *file).stdout
+    assert all(text in listed for text in (phone["id"], "phone", desk["id"], "desk", "feedback"))
+    assert phone["secret"] not in listed
+    data = json.loads(cli("token", "list", *file, "--json").stdout)
+    assert [(one["id"], one["name"]) for one in data] == [
+        (phone["id"], "phone"),
+        (desk["id"], "desk"),
+    ]
+    assert "sha256" not in data[0]
+    secret = cli("token", "rotate", phone["id"], *file).stdout.strip()
+    access = Access.from_file(tmp_path / "t.json")
+    assert access.authorise(secret).token == phone["id"]
+    with pytest.raises(TokenError):
+        access.authorise(phone["secret"])
+    said = cli("token", "revoke", desk["id"], *file).stdout
+    assert f"crabpath undo --token {desk['id']}" in " ".join(said.split())
+    with pytest.raises(TokenError):
+        Access.from_file(tmp_path / "t.json").authorise(desk["secret"])
+    assert stat.S_IMODE((tmp_path / "t.json").stat().st_mode) == 0o600
+    for command in ("revoke", "rotate"):
+        assert "token list shows" in refuse("token", command, desk["id"], *file, code=2)
+    assert "cannot be read" in refuse("token", "list", "--file", "nothing.json", code=1)
+
+
 def test_tokens_that_would_be_none(refuse):
-    base = ("token", "--file", "t.json", "-n", "ann")
+    base = ("token", "create", "phone", "--file", "t.json", "-n", "ann")
     assert "rights" in refuse(*base, "--rights", "everything")
     assert "is in the past" in refuse(*base, "--expires", "2020-01-01")
     assert "--expires must be" in refuse(*base, "--expires", "soon")
-    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ")
+    assert "namespace must" in refuse("token", "create", "x", "--file", "t.json", "-n", " ")

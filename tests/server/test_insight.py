@@ -6,6 +6,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
+from served import RIGHTS
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath, Feedback
@@ -58,7 +59,7 @@ def learn(memory, namespace, numbers):
 def app(memory, tmp_path):
     """A server that knows a token for each, and one for all."""
     file = tmp_path / "tokens.json"
-    rights = ["read", "feedback", "write", "admin"]
+    rights = list(RIGHTS)
     tokens = {name: add_token(file, [name], rights) for name in ("ann", "bob", "*")}
     tokens["reader"] = add_token(file, ["ann"], ["read"])
     served = create_app(memory, access=Access.from_file(file))

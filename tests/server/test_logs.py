@@ -100,7 +100,7 @@ def test_refused_tokens_and_failures_are_logged_in_any_case(memory, token_file, 
         (401, "warning", "Token"),
         (401, "warning", "Token"),
     ]
-    assert "'write'" in found[0]["refusal"]
+    assert "'teach'" in found[0]["refusal"]
     assert "unknown" in found[1]["refusal"]
     assert ASKED not in "".join(lines)
     assert "wrong" not in "".join(lines)

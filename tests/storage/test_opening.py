@@ -156,7 +156,7 @@ def test_a_schema_that_cannot_be_used_is_named(postgres_url, schema, sentence):
 
 
 def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):
-    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "5"
+    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "6"
     graph.publish(make("a"))
     before = graph.contents()
     GraphStore(location).close()
@@ -166,7 +166,7 @@ def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store
 @pytest.mark.parametrize(
     ("name", "version", "sentence"),
     [
-        ("schema_version", SCHEMA_VERSION + 1, r"version 6, .* upgrade crabpath-retrievers$"),
+        ("schema_version", SCHEMA_VERSION + 1, r"version 7, .* upgrade crabpath-retrievers$"),
         ("schema", 1, r"add the documents to a new store$"),
         ("schema", 8, r"add the documents to a new store$"),
     ],

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-RIGHTS = ("read", "feedback", "write", "admin")
+RIGHTS = ("read", "feedback", "teach", "write", "admin")
 """All that a token may allow."""
 
 

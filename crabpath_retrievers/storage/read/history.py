@@ -15,7 +15,7 @@ from crabpath_retrievers.core.feedback import (
     RewardSource,
     validate_user,
 )
-from crabpath_retrievers.core.query import parse_namespace
+from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
@@ -25,6 +25,7 @@ from crabpath_retrievers.storage.schema import (
     edges,
     feedback,
     feedback_effects,
+    journal,
     namespaces,
     nodes,
     overlay,
@@ -57,9 +58,17 @@ class FeedbackFilter(NamedTuple):
     user: str | None = None
     source: str | None = None
     namespace: str | None = None
+    token: str | None = None
 
     @classmethod
-    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "FeedbackFilter":
+    def of(
+        cls,
+        *,
+        user: str | None,
+        source: str | None,
+        namespace: str | None,
+        token: str | None = None,
+    ) -> "FeedbackFilter":
         """Make a filter from fields that are checked; None for a field matches all.
 
         Raises:
@@ -73,6 +82,7 @@ class FeedbackFilter(NamedTuple):
             None if user is None else validate_user(user),
             source,
             None if namespace is None else parse_namespace(namespace),
+            None if token is None else parse_text("token", token),
         )
 
     def where(self) -> list[sa.ColumnElement[bool]]:
@@ -96,6 +106,7 @@ class FeedbackRecord(NamedTuple):
         created: Seconds since the epoch.
         correction: The correct answer, as given.
         used, unused, relevant, irrelevant: Documents as they were named; None where none were.
+        token: Id of the token of the server that gave it; None without one.
     """
 
     feedback_id: str
@@ -112,6 +123,7 @@ class FeedbackRecord(NamedTuple):
     unused: tuple[str, ...] | None = None
     relevant: tuple[str, ...] | None = None
     irrelevant: tuple[str, ...] | None = None
+    token: str | None = None
 
 
 class StoredEffects(NamedTuple):
@@ -156,6 +168,26 @@ class WeightMove(NamedTuple):
     feedback_id: str
     user: str | None
     created: float
+
+
+class AuditRecord(NamedTuple):
+    """A change of the store, without texts, names and ids of what was changed.
+
+    Attributes:
+        number: Number of the change, from 1.
+        created: Seconds since the epoch.
+        change: Kind of change, such as ``remove`` (documents), ``remove_notes`` or ``publish``.
+        namespace: The namespace; None if it concerns several, or documents.
+        token: Id of the token of the server that asked for it; None without one.
+        detail: How much was changed.
+    """
+
+    number: int
+    created: float
+    change: str
+    namespace: str | None
+    token: str | None
+    detail: dict[str, Any]
 
 
 class Snapshot(NamedTuple):
@@ -240,6 +272,18 @@ class HistoryQueries(Queries):
             if r.turn_id in names or (r.feedback_id, r.namespace) in consumers
         ]
         return about[:limit]
+
+    def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
+        """List the changes in the journal, newest first, after the one of number ``before``."""
+        query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(journal.c.sequence < before)
+        records = list[AuditRecord]()
+        for row in self._rows(query):
+            detail = json.loads(row.payload)
+            place = (row.sequence, row.created, row.change, row.namespace)
+            records.append(AuditRecord(*place, detail.pop("token", None), detail))
+        return records
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
         """Find feedback that matches a filter and can be undone, as ``(id, namespace)``.
@@ -451,6 +495,7 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
         created=row.created,
         correction=payload.get("correction"),
         **{name: tuple(payload[name]) for name in DOCUMENT_FIELDS if payload.get(name) is not None},
+        token=row.token,
     )
 
 

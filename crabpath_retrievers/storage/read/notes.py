@@ -9,7 +9,14 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.core.text import hash_texts, normalise_name
-from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes, overlay
+from crabpath_retrievers.storage.schema import (
+    contents,
+    feedback,
+    namespaces,
+    nodes,
+    notes,
+    overlay,
+)
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
@@ -104,6 +111,7 @@ class NoteRecord(NamedTuple):
         turn_id: Id of the turn that it was made from; None without one.
         feedback_id: Id of the feedback that it was made from; None without one.
         uses: Number of successful turns that used it.
+        token: Id of the token of the server that gave it; None without one.
     """
 
     id: str
@@ -114,6 +122,7 @@ class NoteRecord(NamedTuple):
     turn_id: str | None
     feedback_id: str | None
     uses: int
+    token: str | None = None
 
 
 _USES_PROVEN = 2
@@ -225,10 +234,17 @@ class NoteQueries(Queries):
 
         States of agents are left out.
         """
-        n = notes.c
+        n, given = notes.c, feedback.c
+        of_feedback = (
+            sa.select(given.token)
+            .join(namespaces, namespaces.c.name == given.namespace)
+            .where(given.id == n.feedback, namespaces.c.key == n.namespace)
+            .correlate(notes)
+        )
         query = (
             sa.select(nodes.c.id, n.kind, nodes.c.title, contents.c.content)
             .add_columns(n.query, n.turn, n.feedback, n.uses)
+            .add_columns(sa.func.coalesce(n.token, of_feedback.scalar_subquery()))
             .select_from(_JOINED)
             .join(contents, contents.c.node == n.node)
             .where(n.namespace == namespace, IS_SEARCHED)

@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
@@ -55,6 +56,8 @@ def write_journal(
 ) -> None:
     """Add a row to the journal, without texts, names or ids: the journal could not forget them.
 
+    The id of the token that asked for it is added.
+
     Args:
         tx: The transaction.
         change: Kind of the change.
@@ -62,6 +65,9 @@ def write_journal(
         namespace: Name of the one namespace that is concerned; None for several or none.
         inverse: What undoes the change, JSON-safe; None if nothing does.
     """
+    token = find_token()
+    if token is not None:
+        payload = {**payload, "token": token}
     row = {
         "created": time.time(),
         "namespace": namespace,

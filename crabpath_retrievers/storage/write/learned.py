@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import (
     AddTransitions,
     EpisodeContent,
@@ -261,6 +262,7 @@ def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> tuple[int, str | N
         "created": change.created or time.time(),
         "given": feedback.namespace or default_namespace,
         "asked": feedback.turn_id,
+        "token": find_token(),
         **_encode_feedback(change),
     }
     new = _INSERT_FEEDBACK.fetch(tx.connection, row)
@@ -304,7 +306,8 @@ def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.Keep
     require_unchanged(same, known.feedback_id)
     # Who has read the former content can no longer mark it as applied.
     later = s.feedback.c.created + _MOMENT
-    tx.update(s.feedback, own, created=later, **_encode_feedback(new))
+    token = sa.func.coalesce(find_token(), s.feedback.c.token)
+    tx.update(s.feedback, own, created=later, token=token, **_encode_feedback(new))
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import EpisodeContent
 from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
@@ -131,6 +132,7 @@ def _write_note(tx: Transaction, change: c.KeepNote, key: int, namespace: int, t
         "query": change.query,
         "turn": change.turn,
         "feedback": change.feedback,
+        "token": None if change.feedback else find_token(),
     }
     row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh, **about}
     insert = tx.insert(s.notes).values(row)

@@ -62,6 +62,8 @@ _LATER_COLUMNS: Mapping[tuple[str, str], Any] = {
     (s.turns.name, "session"): None,
     (s.notes.name, "said"): 0,
     (s.notes.name, "said_directly"): None,
+    (s.notes.name, "token"): None,
+    (s.feedback.name, "token"): None,
 }
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
