@@ -124,6 +124,7 @@ async function restart() {
   if (current) views[current].hide();
   for (const view of Object.values(views)) view.reset();
   for (const name of Object.keys(last)) delete last[name];
+  let [note, named] = ["", ""];
   try {
     const wanted = readPlace().namespace;
     if (wanted) session.setNamespace(wanted);
@@ -131,21 +132,25 @@ async function restart() {
     field.value = granted.namespace;
     say("");
     if (!wanted) history.replaceState(null, "", linkTo("ask"));
-    await listNamespaces(granted);
+    named = granted.namespace;
+    note = await listNamespaces(granted);
   } catch (error) {
     if (error.status === 401) askForToken(sessionStorage.getItem("crabpath-token") ? error.message : "");
     sayError(error);
     return;
   }
   await route();
+  const isSame = session.namespace === named; // else another one was chosen meanwhile
+  if (note && isSame && !document.getElementById("status").textContent) say(note);
 }
 
+/** Offer the namespaces that exist; returns a remark on one that is new. */
 async function listNamespaces(granted) {
   known = new Set(granted.namespaces.filter((name) => name !== "*"));
   const found = session.may("read") ? (await get("namespaces", { limit: 1000 })).namespaces : [];
   for (const one of found) known.add(one.name);
   document.getElementById("namespaces").replaceChildren(...[...known].map((value) => make("option", { value })));
-  if (known.size && !known.has(granted.namespace)) say(`Nobody has asked anything in the namespace “${granted.namespace}” yet.`);
+  return known.size && !known.has(granted.namespace) ? `Nobody has asked anything in the namespace “${granted.namespace}” yet.` : "";
 }
 
 addEventListener("hashchange", route);
