@@ -270,7 +270,7 @@ class CrabPath(MemoryPart):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the memory."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -283,7 +283,7 @@ class CrabPath(MemoryPart):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, off the event loop."""
+        """Close the memory, off the event loop."""
         await self.aio.close()
 
     def as_retriever(self, **fields: Unpack["RetrieverFields"]) -> "CrabPathRetriever":
@@ -486,7 +486,7 @@ class CrabPath(MemoryPart):
         *,
         split: bool,
     ) -> Chunking:
-        """Make the chunking of a call from its arguments and the settings."""
+        """Make the chunking of a call from its arguments and the settings; None takes defaults."""
         require_flags(split=split)
         require_splitter(splitter)
         keys = self.settings.links.metadata_keys
@@ -654,34 +654,37 @@ class CrabPath(MemoryPart):
         under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         words: str | None = None,
+        after: str | None = None,
         limit: int = 100,
     ) -> list[Document]:
         """List the chunks that queries find, the oldest first.
 
         Args:
-            source: Only chunks of this source, in the order of its text.
+            source: Only chunks of this source, in the order of its text if the list has them all.
             under: Only chunks whose source begins with this text, such as ``"docs/"``, by source.
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
             words: Only chunks with any of these words in their text or title, those that fit best
                 first; of common words many are left out, and at most 1,000 chunks are found.
+            after: Only chunks that come after this one in the list, by id, for its next page.
             limit: How many at most, at least 1.
 
         Raises:
             InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no chunk ``after``.
 
         Example::
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, under, filter, words, limit)
+        return list_documents(self._services, source, under, filter, words, limit, after)
 
     @apply_time_limit
     def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
-        """The chunks nearest to a text with their cosines, as a plain vector store finds them.
+        """Find the chunks nearest to a text, with their cosines, as a plain vector store does.
 
-        Nothing is walked, ranked or recorded: it is there to compare :meth:`retrieve` with.
+        Nothing is walked, ranked or recorded: the method is there to compare :meth:`retrieve` with.
 
         Args:
             text: The question.
@@ -718,19 +721,26 @@ class CrabPath(MemoryPart):
         return self._services.store.catalog.count_by_source(limit, **given)
 
     @apply_time_limit
-    def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:
+    def notes(
+        self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
+    ) -> list[NoteRecord]:
         """List the notes of a namespace, newest first.
 
         Args:
             namespace: The namespace that the notes belong to.
+            before: Only notes older than this one: the last one of the list before.
             limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no note ``before`` in that namespace.
 
         Example::
 
             for note in memory.notes(namespace="ann"):
                 print(note.id, note.text)
         """
-        return list_notes(self._services.store, namespace, limit)
+        return list_notes(self._services.store, namespace, limit, before=before)
 
     @apply_time_limit
     def turns(
@@ -859,37 +869,38 @@ class CrabPath(MemoryPart):
     ) -> Receipt | list[Receipt]:
         """Learn from the outcome of a turn, now or a week later.
 
-        The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
-        once. The last word counts: what its giver says again changes nothing, and what they say
-        differently replaces what they said. A person's word replaces that of a model, a teacher or
-        an event, which never replaces a person's. The words of two people both count. Feedback
-        about several turns is replaced as a whole.
+        The feedback is saved durably first; after that it is applied once, as
+        ``settings.learning.apply`` says. The last feedback of a giver about a turn counts: feedback
+        that says the same changes nothing, and other feedback replaces the earlier one. Feedback of
+        a person replaces that of a model, a teacher or an event, which never replaces a person's.
+        If two people judge a turn, the feedback of both counts. Feedback about several turns is
+        replaced as a whole.
 
         Args:
-            about: What it is about: a turn id, or the run id of the call that retrieved; a returned
-                document or several; an :class:`Answer`; or what holds such documents: the output of
-                a chain, the state of an agent, a response of LlamaIndex. None for the last turn of
-                the conversation ``session``, or of the namespace, and for those before it that
-                nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a whole
-                :class:`Feedback`, without outcome.
+            about: What the feedback is about: a turn id, or the run id of the call that retrieved;
+                a returned document or several; an :class:`Answer`; or what holds such documents:
+                the output of a chain, the state of an agent, a response of LlamaIndex. None for the
+                last turn of the conversation ``session``, or of the namespace, and for those before
+                it that nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a
+                whole :class:`Feedback`, without outcome.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
-            strict: False returns the receipt of refused feedback, which is raised otherwise. With
-                a :class:`Feedback` it is always returned.
+            strict: False returns the receipt of refused feedback, which is raised otherwise. With a
+                :class:`Feedback` it is always returned.
             fields: Other fields of :class:`Feedback`, such as ``used`` and ``correction``.
 
         Returns:
             One receipt for an id, a document, an :class:`Answer`, a ``Feedback`` or None; for
-            anything else, which may hold several turns, a list with one for each. ``applied``;
-            ``waiting`` until it is learned from; ``repeated`` where its giver had said so;
-            ``refused`` with the reason in ``note`` and ``reason``, when there is no such turn in
-            that namespace or conversation, a better giver has judged it, or its namespace is
-            frozen; or ``undone``, see :meth:`undo`.
+            anything else, which may hold several turns, a list with one for each. Its status is
+            ``applied``; ``waiting`` until the feedback is learned from; ``repeated`` if its giver
+            had given the same before; ``refused`` with the reason in ``note`` and ``reason``, if
+            there is no such turn in that namespace or conversation, a better giver has judged it,
+            or its namespace is frozen; or ``undone``, see :meth:`undo`.
 
         Raises:
             InvalidInputError: An argument cannot be used, or nothing can be learned from it.
             NotFoundError: There is no such turn in that namespace.
-            StoreError: It could not be saved; :class:`StoreUnavailableError` also where a server is
-                silent for ``settings.time_limit`` seconds.
+            StoreError: The feedback could not be saved; :class:`StoreUnavailableError` also where a
+                server is silent for ``settings.time_limit`` seconds.
 
         Example::
 

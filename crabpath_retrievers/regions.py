@@ -105,7 +105,7 @@ class RegionIndex:
     """
 
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
-        """Read hubs from ``store``."""
+        """Keep the store with the hubs."""
         self._store, self._settings = store, settings
         self._cache = _HubCache(-1)
         self._lock = threading.Lock()
@@ -113,7 +113,9 @@ class RegionIndex:
     def levels(self, version: int | None = None, read: Reader | None = None) -> tuple[int, ...]:
         """Return the levels with transition counts, finest first; none in a very small corpus.
 
-        From the first one with at most ``most`` hubs to the last one with at least two.
+        These are from the first one with at most ``most`` hubs to the last one with at least two.
+        ``version`` is that of the hubs; None reads it. ``read`` does the reading; None takes the
+        store.
         """
         return self._read_cache(read or self._store, version).levels
 
@@ -137,7 +139,11 @@ class RegionIndex:
     def places(
         self, vector: Vector, version: int | None = None, read: Reader | None = None
     ) -> tuple[RegionKey, ...]:
-        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first.
+
+        ``version`` is that of the hubs; None reads it. ``read`` does the reading; None takes the
+        store.
+        """
         read = read or self._store
         cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
@@ -150,9 +156,9 @@ class RegionIndex:
     def locate(
         self, read: Reader, vector: Vector, nodes: Mapping[int, Vector], version: int
     ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
-        """Return the regions of a query, whole corpus first, and of nodes, by key and level.
+        """Return the regions of a query, whole corpus first, and those of nodes, by key and level.
 
-        All are given by their unit vectors, shape ``[d]``.
+        ``vector`` and ``nodes`` are unit vectors, shape ``[d]``; ``version`` is that of the hubs.
         """
         places = self.places(np.asarray(vector, dtype=np.float32), version, read)
         found: dict[int, dict[int, int]] = {key: {} for key in nodes}
@@ -239,9 +245,9 @@ class SuccessModel:
     def __init__(
         self, places: Sequence[RegionKey], steps: Iterable[TransitionCount], strength: float
     ) -> None:
-        """Sum the counts in a chain of regions, coarsest first; steps of others are ignored.
+        """Sum the counts in a chain of regions, coarsest first; other regions are ignored.
 
-        ``strength`` is s, in trials.
+        ``strength`` is that of the prior, in trials.
         """
         self._strength = strength
         depth = {position: number for number, position in enumerate(places)}
@@ -316,7 +322,10 @@ class SuccessModel:
         return self._counts.get((last, task, action), (0.0, 0.0))[0]
 
     def measure_width(self, action: str, task: str = ANY_TASK) -> float:
-        """Return half of the 95 % interval of :meth:`success`: 1.96 deviations of its posterior."""
+        """Return half of the 95 % interval of :meth:`success`: 1.96 deviations of its posterior.
+
+        ``task`` is the type of task; empty for any.
+        """
         mean = self.success(action, task)
         trials = self.trials(action, task if task in self.tasks else ANY_TASK)
         return _DEVIATIONS * math.sqrt(mean * (1.0 - mean) / (trials + self._strength + 1.0))
@@ -332,7 +341,10 @@ class SuccessModel:
         return estimate
 
     def quality(self, task: str = ANY_TASK) -> float:
-        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
+        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1).
+
+        ``task`` is the type of task; empty for any.
+        """
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
             for position in range(self._depth):
@@ -341,7 +353,7 @@ class SuccessModel:
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Return the mean of a Beta posterior."""
+        """Return the mean of a Beta posterior: ``wins`` of ``trials``, before them ``prior``."""
         # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 

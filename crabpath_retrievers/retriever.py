@@ -281,7 +281,7 @@ class CrabPathRetriever(BaseRetriever):
                 :meth:`CrabPath.add_dataset`.
             embeddings: As for :meth:`from_documents`; an object is sent to the workers.
             path: Directory or database URL of the memory, which the workers must reach.
-            split: False when the rows are chunks already.
+            split: False if the rows are chunks already.
             vectors: As for :meth:`from_documents`.
             fields: As for :meth:`from_documents`.
 
@@ -378,9 +378,9 @@ class CrabPathRetriever(BaseRetriever):
         vectors: VectorPlace = None,
         **fields: Unpack[OpeningFields],
     ) -> Self:
-        """A retriever over a memory that exists already, by directory or database URL.
+        """Open a retriever over a memory that exists already, by directory or database URL.
 
-        Takes the same fields as :meth:`from_documents`.
+        ``embeddings`` and ``vectors`` are as for :meth:`from_documents`, and so are further fields.
 
         Raises:
             NotFoundError: There is no memory; nothing is created.
@@ -639,7 +639,10 @@ class CrabPathRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         options: CallOptions,
     ) -> QueryOptions:
-        """Merge the retriever's fields with the options of one call."""
+        """Merge the retriever's fields with the ``options`` of one call, which take precedence.
+
+        ``run_manager`` gives callbacks and the id of the run.
+        """
         if unknown := set(options) - {*_CALL_OPTIONS, "verbose"}:  # that one is LangChain's
             raise InvalidInputError(explain_unknown(sorted(unknown), _CALL_OPTIONS))
         # None is no filter and no bound; for other fields it is as if nothing was given.
@@ -753,7 +756,7 @@ def _explain_refusal(kind: type[CrabPathRetriever], error: ValidationError) -> s
 
 @contextmanager
 def _close_on_error(memory: CrabPath) -> Iterator[None]:
-    """Close a memory that is not handed over to a retriever."""
+    """Close a memory if the block fails before a retriever takes it over."""
     try:
         yield
     except BaseException:

@@ -61,9 +61,10 @@ def wrap_vectorstore(
     embeddings: Embeddings | str | None,
     **opening: Unpack[OpenOptions],
 ) -> CrabPath:
-    """Make a memory over another vector store; see ``CrabPathRetriever.from_vectorstore``.
+    """Make a memory over another vector store.
 
-    All checks of the store precede any write at the path.
+    All checks of the store precede any write at the path. Arguments and errors are those of
+    ``CrabPathRetriever.from_vectorstore``.
     """
     index = VectorStoreIndex(vectorstore, deletes=False)
     known = None if documents is None else list(documents)

@@ -79,13 +79,17 @@ class ChainListener:
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> list[Feedback]:
-        """Handle the start of a run of any kind."""
+        """Handle the start of a run of any kind, with the input ``given``; no feedback follows."""
         parent = None if parent_run_id is None else str(parent_run_id)
         self.runs.start(str(run_id), parent, metadata, given)
         return []
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the end of a retriever."""
+        """Handle the end of a retriever that returned ``documents``.
+
+        Returns:
+            The feedback that follows, if a chain ended with the retriever.
+        """
         self.runs.add_documents(str(run_id), documents)
         return self.on_end(None, run_id=run_id)
 
@@ -242,13 +246,14 @@ class _Handler:
         most_runs: int = MOST_RUNS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
-        """Record feedback in the memory of ``source``.
+        """Keep the memory in which feedback is recorded, and how events become feedback.
 
         Args:
             source: A ``CrabPathRetriever``, or its memory.
             policy: Which events count as feedback; None for ``OutcomePolicy()``.
             answer: Finds the answer in the output of a chain; None handles common formats.
-            on_receipt: Called with every feedback and its receipt, in the recording thread.
+            on_receipt: Called with every feedback and its receipt, in the recording thread; None
+                for nothing.
             most_runs: Largest number of chains to remember, at least 1.
             keep_seconds: How long to remember a chain, in seconds, above 0.
 
@@ -414,6 +419,10 @@ class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     on_tool_error = _make_async_handler(_fail_tool)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Handle feedback that a chain sends for itself or, after a look-up, for another run."""
+        """Handle feedback that a chain sends for itself or, after a look-up, for another run.
+
+        ``name`` is that of the event; others than those of CrabPath are ignored. ``data`` are the
+        fields.
+        """
         due = await arun(perform(self._listener.on_custom_event, name, data, run_id=run_id))
         await arun(perform(self._record, due))

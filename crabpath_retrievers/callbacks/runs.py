@@ -60,7 +60,7 @@ class FeedbackSignal:
 
     @property
     def explicit(self) -> bool:
-        """Whether a person or program stated it; otherwise it was observed."""
+        """Whether a person or program stated the outcome; otherwise it was observed."""
         return self.kind not in OBSERVED_KINDS
 
     def feedback_id(self, turn_id: str) -> str:
@@ -162,7 +162,7 @@ class ChainRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all its runs ended and its stream, if any, was complete."""
+        """Whether all runs of the chain ended, and its stream, if any, was complete."""
         return not self.open and (self.streamed or not self.streams)
 
 
@@ -192,7 +192,10 @@ class ChainTracker:
     def start(
         self, run_id: str, parent: str | None, metadata: Mapping[str, Any] | None, given: Any
     ) -> None:
-        """Add a run that starts."""
+        """Add a run that starts; ``parent`` is the run around it, None for a chain of its own.
+
+        ``metadata`` and ``given``, the input, are those of the run.
+        """
         about = metadata or {}
         place = str(about.get(_PLACE) or "")
         streams = _is_streaming(given)
@@ -216,7 +219,11 @@ class ChainTracker:
                     run.root.turns.setdefault(turn.turn_id, turn)
 
     def end(self, run_id: str, *, streamed: bool = False) -> ChainRun | None:
-        """End a run; return its chain, which the caller may change, if it ends with the run."""
+        """End a run; return its chain, which the caller may change, if the chain ends with it.
+
+        None if other runs of the chain go on, or the run is unknown. ``streamed`` says that its
+        output was streamed.
+        """
         with self._lock:
             run = self._runs.pop(run_id, None)
             if run is None:
@@ -240,17 +247,17 @@ class ChainTracker:
             self._expire(self._ended, self._forget_ended)
 
     def find_ended(self, name: str) -> ChainRun | None:
-        """Find an ended chain by its run id, a retriever's run id or a turn id."""
+        """Find an ended chain by its run id, a retriever's run id or a turn id; None if unknown."""
         with self._lock:
             return self._by_name.get(name)
 
     def find_last(self, thread: str) -> ChainRun | None:
-        """Find the last ended chain of a thread."""
+        """Find the last ended chain of a thread; None without one."""
         with self._lock:
             return self._threads.get(thread)
 
     def find_open(self, run_id: str) -> ChainRun | None:
-        """Find the chain of an open run."""
+        """Find the chain of an open run; None if it is unknown."""
         with self._lock:
             run = self._runs.get(run_id)
             return None if run is None else run.root
@@ -309,7 +316,7 @@ def _collect_names(root: ChainRun) -> list[str]:
 
 
 def _is_streaming(given: Any) -> bool:
-    """Whether a run streams: LangChain starts it before its input is known."""
+    """Whether a run streams: LangChain then starts it with an empty input ``given``."""
     # Comparing the whole input would raise if it contains arrays.
     text = given["input"] if isinstance(given, dict) and [*given] == ["input"] else None
     return isinstance(text, str) and not text

@@ -170,7 +170,10 @@ class Output:
 def make_table(
     columns: Sequence[str | Column], rows: Iterable[Sequence[RenderableType]], **options: Any
 ) -> Table:
-    """Make a table, without lines unless ``options`` say so; markup in cells is not read."""
+    """Make a table, without lines unless ``options`` say so.
+
+    Markup in cells is shown as it is.
+    """
     table = Table(*columns, **{"box": None, "pad_edge": False, **options})
     for row in rows:
         table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
@@ -233,7 +236,7 @@ def stored_settings(store: GraphStore) -> Settings:
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:
-    """Parse a time in ISO 8601; None for None.
+    """Parse a time in ISO 8601, given to an option; None for None.
 
     Raises:
         InvalidInputError: The text is no such time.
@@ -276,9 +279,9 @@ class Program(TyperGroup):
 
 
 def take_place(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take its store as an argument, too, if it has no other argument.
+    """Let a command take its store as an argument as well, if it has no other argument.
 
-    A command with a ``file`` takes the file first, or the store and then the file.
+    A command with a ``file`` takes the file first, or the store and after it the file.
     """
     parameters, kind = _list_parameters(command), inspect.Parameter.KEYWORD_ONLY
     names = {parameter.name for parameter in parameters}
@@ -403,7 +406,7 @@ def add_commands(app: typer.Typer, panel: str, commands: Commands) -> None:
 
 
 def add_programs(app: typer.Typer, panel: str, programs: Mapping[str, Callable[..., None]]) -> None:
-    """Add commands that print by themselves."""
+    """Add commands, given by name, that print by themselves; ``panel`` groups them in the help."""
     for name, program in programs.items():
         app.command(name, rich_help_panel=panel)(take_place(program))
 
@@ -451,7 +454,7 @@ def add_parts(app: typer.Typer) -> None:
 
 
 def _require_new(app: typer.Typer, joined: typer.Typer, who: str) -> None:
-    """Refuse a distribution that would replace commands."""
+    """Refuse the distribution ``who`` if its commands, in ``joined``, would replace others."""
     known = {*get_group(app).commands, *(n for _, names in _OF_PARTS.values() for n in names)}
     if taken := sorted(known.intersection(get_group(joined).commands)):
         msg = f"{who} adds no commands: it would replace {', '.join(taken)} of crabpath"

@@ -538,7 +538,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _SCOPE = "crabpath_retrievers"
 _CAPTURED = frozenset({"true", "span_only", "span_and_event"})
-_LIFT_BUCKETS = (-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0)
+_LIFT_BUCKETS = (-1.0, -0.5, -0.1, -0.001, 0.001, 0.1, 0.5, 1.0)  # lost, equal, won
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PATIENCE = 1.0  # seconds that one reading of the gauge may wait for a database
 
@@ -627,9 +627,9 @@ def captures_content() -> bool:
 
 @contextmanager
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
-    """Open a span for one query, limit its waiting time, and count and time it in the metrics.
+    """Open a span for the query ``text`` with its options, and count and time it in the metrics.
 
-    ``text`` and ``options`` are those of the query, for the span.
+    Its waiting time is limited to that of the settings.
 
     Yields:
         The span, to which :func:`describe_turn` adds the result.

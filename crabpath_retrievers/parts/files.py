@@ -16,7 +16,7 @@ def open_replacement(path: Path, name: str) -> Iterator[IO[bytes]]:
 
     Args:
         path: The file to replace.
-        name: What it is called in messages.
+        name: Name of the file in messages.
 
     Raises:
         InvalidInputError: The path cannot be written.

@@ -185,7 +185,7 @@ def require_dataset(dataset: object) -> None:
     """Refuse an object that is no dataset of Ray.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: The object is no dataset.
         MissingExtraError: Ray is not installed.
     """
     if not isinstance(dataset, require_ray().data.Dataset):
@@ -210,7 +210,7 @@ def make_parts(dataset: "Dataset", recipe: Recipe) -> Iterator[Part]:
 
     Args:
         dataset: Rows of files, or with the columns that :func:`parse_rows` reads.
-        recipe: How.
+        recipe: What workers need to split and embed.
 
     Raises:
         InvalidInputError: A row cannot be used, or a shard cannot be read.
@@ -281,7 +281,10 @@ class _FindingWorker:
 def open_finders(
     location: str,
 ) -> Iterator[Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]]:
-    """Open finders of pairs on the cluster; their workers end with them."""
+    """Open finders of pairs on the cluster, for the store at ``location``.
+
+    The workers of a finder end with it.
+    """
     ray = require_ray()
     workers: list[Any] = []
 
@@ -303,7 +306,7 @@ def open_finders(
 def _run_in_order(
     ray: Any, workers: Sequence[Any], parts: Iterable[list[int]]
 ) -> Iterator[list[FoundPairs]]:
-    """Give the parts to the workers in turn, some ahead, and yield the results in order."""
+    """Give the ``parts`` to the workers in turn, some ahead, and yield the results in order."""
     waiting: deque[Any] = deque()
     with _translate_ray_errors():
         for number, part in enumerate(parts):

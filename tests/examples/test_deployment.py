@@ -29,7 +29,7 @@ import yaml
 from langchain_core.documents import Document
 from typer.main import get_command
 
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, __version__
 from crabpath_retrievers.cli import app as command_line
 from crabpath_retrievers.storage import GraphStore
 from crabpath_server.table import ENDPOINTS
@@ -158,7 +158,7 @@ def tokens(tmp_path) -> tuple[str, str]:
         text=True,
         check=True,
     )
-    return json.loads(printed.stdout)["token"], file.read_text(encoding="utf-8")
+    return json.loads(printed.stdout)["secret"], file.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -214,6 +214,13 @@ def test_every_service_is_one_that_was_tried():
 def test_kubernetes_is_the_rendered_chart():
     assert render() == KUBERNETES.removeprefix(HEAD)
     assert KUBERNETES.startswith(HEAD)
+
+
+def test_the_files_name_this_release():
+    chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["version"] == chart["appVersion"] == __version__
+    images = {CONTAINERS[name]["image"] for name in STARTED}
+    assert {*images, *(COMPOSE[name]["image"] for name in STARTED)} == {f"crabpath:{__version__}"}
 
 
 EVERYTHING = {

@@ -1,10 +1,15 @@
 """Metrics for Prometheus at /metrics, over real HTTP."""
 
+import json
+import re
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from prometheus_client.parser import text_string_to_metric_families
@@ -154,3 +159,53 @@ def test_the_embedder_ingests_and_the_lag_of_learning_are_measured(memory, conne
     assert after["crabpath_learning_lag_seconds",] > 0
     memory.learning.learn_waiting()
     assert read_samples(client)["crabpath_learning_lag_seconds",] == 0
+
+
+class FailingEmbeddings(DeterministicFakeEmbedding):
+    """Fails for the word "fail"."""
+
+    def embed_query(self, text):
+        """Embed, unless the text asks for a failure."""
+        if "fail" in text:
+            msg = "the model is away"
+            raise ConnectionError(msg)
+        return super().embed_query(text)
+
+
+def list_queries():
+    """Every expression of the dashboard and of the alerts."""
+    folder = Path(__file__).parents[2] / "examples" / "deploy" / "monitoring"
+    board = json.loads((folder / "dashboard.json").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text(encoding="utf-8"))
+    yield from (target["expr"] for panel in board["panels"] for target in panel["targets"])
+    yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
+
+
+def test_dashboard_and_alerts_ask_for_what_a_server_measures(tmp_path, connect):
+    """Each metric of an expression is at /metrics, with the labels that the expression names."""
+    embeddings = FailingEmbeddings(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as memory:
+        client = connect(create_app(memory))
+        memory.add_documents([Document(f"Page {n}", id=str(n)) for n in range(8)])
+        right = memory.retrieve("Page 1?").documents[-1].node.id
+        for _ in range(3):
+            asked = client.post("/v1/query", json={"text": "Page 1?"}).json()
+            said = {"turn_id": asked["turn_id"], "outcome": 1.0, "relevant": [right]}
+            assert client.post("/v1/feedback", json=said).status_code == 200
+        assert client.post("/v1/query", json={"text": "fail"}).status_code >= 500
+        known = defaultdict(set)
+        for name, *labels in read_samples(client):
+            known[name] |= {"le", "instance"} | {label for label, _ in labels}
+    asked = list(list_queries())
+    assert len(asked) > 15
+    for query in asked:
+        names = set(re.findall(r"\b(?:crabpath|http_server)_\w+(?=[\s{\[)])", query))
+        names -= {"crabpath_embedding_kind", "crabpath_feedback_status", "crabpath_ingest_change"}
+        assert names or query.startswith("up{"), query
+        for name in names:
+            assert name in known, query
+        wanted = set(re.findall(r"(\w+)=~?\"|(\w+)!=\"", query))
+        labels = {label for pair in wanted for label in pair if label} - {"job"}
+        for group in re.findall(r"by \(([\w, ]+)\)", query):
+            labels |= {label.strip() for label in group.split(",")}
+        assert labels <= set().union(*(known[name] for name in names)), query

@@ -134,7 +134,7 @@ def complete(given: Feedback, known: Feedback) -> Feedback:
 
 
 def says_the_same(one: Feedback, other: Feedback) -> bool:
-    """Whether two feedbacks differ at most in their ids and in how they name the turn."""
+    """Whether two feedbacks differ at most in their ids and in the way they name the turn."""
     return other == replace(
         one,
         feedback_id=other.feedback_id,

@@ -33,10 +33,10 @@ _FORBIDDEN = re.compile(r"\b403\b")  # not the port of an address
 
 @contextmanager
 def translate_errors(project: str | None = None) -> Iterator[None]:
-    """Translate errors of LangSmith's client to errors of this library.
+    """Translate errors of LangSmith's client in a block to errors of this library.
 
     Args:
-        project: Name of the requested project, for the message.
+        project: Name of the requested project, for the message; None if none was requested.
 
     Raises:
         ConfigurationError: LangSmith refuses the API key.
@@ -171,7 +171,10 @@ class _Pull:
         return PullReport(*(found.count(name) for name in PullReport._fields))
 
     def _list_feedback(self, since: datetime | None) -> Iterator[Any]:
-        """Yield the feedback of the project that counts, oldest first."""
+        """Yield the feedback of the project that counts, created after ``since``, oldest first.
+
+        ``since`` None yields all.
+        """
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
             about["min_created_at"] = since.isoformat()
@@ -202,10 +205,11 @@ class _Pull:
         return [self._record(*one) for one in about] or ["unmatched"]
 
     def _make_feedback(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
-        """Make the feedback for the turn of its run, else for all turns of its trace.
+        """Make the feedback for the turn of the rated run; without one, for all turns of the trace.
 
-        The documents that the correction names are relevant, returned or not. Those that a turn
-        returned count as used in a success, whatever the score; if it returned none, it failed.
+        Documents that a correction names are relevant, returned or not. A turn that returned any of
+        them is a success, in which these were used; a turn that returned none failed. Without named
+        documents, ``outcome`` counts.
         """
         run, policy = given.run_id, self._policy
         direct = None if run is None else self._store.turns.find(parse_text("run_id", run))

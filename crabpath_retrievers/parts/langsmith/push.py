@@ -25,19 +25,20 @@ class LangSmithPush:
     """
 
     def __init__(self, client: "Client", memory: FeedbackSink, project: str | None = None) -> None:
-        """Push feedback of ``memory`` with ``client``.
+        """Keep the client and the memory whose feedback is sent.
 
         Args:
             client: LangSmith's client.
             memory: The memory with the turns, a :class:`CrabPath`.
-            project: Name of the project of the runs; newer LangSmith servers require it.
+            project: Name of the project of the runs, which newer LangSmith servers require; None
+                for none.
         """
         self._client, self._memory, self._project = client, memory, project
         self._project_id: Any = None
         self._sending = ThreadPoolExecutor(1, thread_name_prefix="crabpath-langsmith")
 
     def __call__(self, feedback: Feedback, receipt: Receipt) -> None:
-        """Send applied feedback in the background."""
+        """Send feedback in the background, if its receipt says ``applied``."""
         if receipt.status == "applied":
             self._sending.submit(self._push_logging_errors, feedback)
 

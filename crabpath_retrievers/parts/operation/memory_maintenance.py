@@ -36,12 +36,12 @@ class MemoryMaintenance(MemoryPart):
     ) -> MaintenanceReport:
         """Remove what has faded, connect isolated nodes, bound the logs; in all namespaces.
 
-        Queries, learners and other processes may go on meanwhile. A run that was killed is
+        Queries, learners and other processes may continue meanwhile. A run that was killed is
         finished by the next one.
 
         Args:
-            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
-                ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
+            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only if
+                ``settings.autotune.enabled``, or if it is the only step), ``fade`` (weights that
                 decayed back to their prior), ``prune`` (faded edges that learning alone had
                 created; notes on probation that no later feedback supported), ``connect`` (nodes
                 without incoming edges, with their nearest neighbours) and ``compact`` (records of
@@ -183,23 +183,24 @@ class MemoryMaintenance(MemoryPart):
         """Embed everything again with another embedder, while the memory is used; then switch.
 
         Nothing that was learned is lost. A second index grows beside the first, which answers until
-        one transaction switches; then it is deleted. Both need room meanwhile. Documents that are
-        added meanwhile are embedded by both. If it fails or is killed before the switch, the old
-        embedder stays in use, and another call with the same new one goes on; a call with the old
-        one gives it up. From the switch on other processes that have the memory open refuse to
-        answer: open it again there with the new embedder.
+        one transaction switches and is deleted after that; both need room meanwhile. Documents that
+        are added meanwhile are embedded by both. If the change fails or is killed before the
+        switch, the old embedder stays in use. Another call with the same new embedder continues the
+        change; a call with the old one gives it up. From the switch on, other processes that have
+        the memory open refuse to answer: open it again there with the new embedder.
 
         Args:
             embeddings: The new embedder, as for :meth:`CrabPath.open`.
-            query_prefix: Written before questions; None for what its model is known to need.
-            document_prefix: The same for chunks and notes.
+            query_prefix: Written before questions; None for what the model is known to need.
+            document_prefix: Written before chunks and notes; None for what the model is known to
+                need.
             progress: Shows progress; by default on a terminal when it takes long.
 
         Returns:
             How many texts were embedded; 0 for the embedder that is in use.
 
         Raises:
-            InvalidInputError: It gives a text no usable vector, or is no embedder.
+            InvalidInputError: ``embeddings`` gives a text no usable vector, or is no embedder.
             ConfigurationError: The memory wraps a vector store of yours: fill that anew.
             MissingExtraError: The package of the provider of ``embeddings`` is not installed.
             StoreLockedError: The embedder is being changed already.

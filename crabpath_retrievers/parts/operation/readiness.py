@@ -67,7 +67,7 @@ def _ask_replica(place: str, replica: str) -> ReplicaState:
 
 
 def _check_stores(place: str, vectors: str | None) -> Readiness:
-    """Whether database and vector store answer; see :func:`check_place`."""
+    """Check whether database and vector store answer; arguments as for :func:`check_place`."""
     where = str(Path(place) / "vectors") if vectors is None and not is_url(place) else vectors
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
     if where is None or is_pgvector(where):

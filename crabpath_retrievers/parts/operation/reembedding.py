@@ -105,7 +105,11 @@ class ReembeddingQueries(Queries):
 
 
 def _select_waiting(kind: str) -> tuple[sa.Select[Any], Any]:
-    """Select texts without a new vector, or with that of a former text; also return their key."""
+    """Select the texts of a kind that have no new vector, or one of an earlier text.
+
+    Returns:
+        The query; and the column with the key of the text.
+    """
     embedding, key = EMBEDDED[kind]
     mark = _QUERIES[kind][0]
     done = sa.exists().where(
@@ -133,7 +137,10 @@ def _decode(kind: str, key: Any, mark: str, *values: Any) -> EmbeddedText:
 
 
 def begin_reembedding(tx: Transaction, identity: str) -> None:
-    """Create the table of new vectors; that of an earlier change is deleted."""
+    """Create the table of new vectors, made by the embedder ``identity``.
+
+    The table of an earlier change is deleted.
+    """
     lock_schema(tx.connection)
     s.reembedded.drop(tx.connection, checkfirst=True)
     s.reembedded.create(tx.connection)
@@ -146,8 +153,8 @@ def put_reembedded(
 ) -> None:
     """Store new vectors until the switch.
 
-    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``. After the switch,
-    ``adopted`` vectors replace the old ones at once.
+    ``given`` are kind, key and mark of each text, with its unit vector ``[d]``. If ``adopted``,
+    which is right after the switch, the vectors also replace the old ones at once.
     """
     rows = [
         {"kind": kind, "key": key, "mark": mark, "embedding": encode_vector(vector)}
@@ -161,11 +168,10 @@ def put_reembedded(
 
 
 def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
-    """Replace all vectors by the new ones, and invalidate what processes remember of them.
+    """Replace all vectors by the new ones, made by the embedder ``identity``.
 
-    Episodes and notes are queued for the vector index.
-
-    Snapshots from before ``time`` cannot be restored.
+    What processes remember of the old ones is invalidated. Episodes and notes are queued for the
+    vector index. Snapshots from before ``time`` can no longer be restored.
     """
     tx.touches_corpus = True
     for kind in s.EMBEDDED:
@@ -183,7 +189,7 @@ def switch_embedder(tx: Transaction, identity: str, time: float) -> None:
 def end_reembedding(tx: Transaction, *, forgets: bool = False) -> None:
     """Delete the table of new vectors.
 
-    With ``forgets``, turns and corrections without a new vector lose their old one.
+    If ``forgets``, turns and corrections without a new vector lose the old one.
     """
     for kind in ("turns", "feedback") if forgets else ():
         embedding, key = s.EMBEDDED[kind]
@@ -209,15 +215,18 @@ class EmbedderChange:
     """A change of the embedder: all texts are embedded again before the switch."""
 
     def __init__(self, services: Services) -> None:
-        """Change the embedder of an open memory."""
+        """Keep the services of the memory whose embedder is to be changed."""
         self.store, self.index = services.store, services.index
         self.identity, self.reindexing = services.identity, services.reindexing
 
     def run(self, new: Embedder, progress: Progress | None = None) -> int:
-        """Change to another embedder; returns how many texts were embedded.
+        """Change to the embedder ``new``; return how many texts were embedded.
 
-        ``InvalidInputError`` is raised where the embedder gives a text no usable vector; nothing
-        was changed.
+        The number is 0 if it is the embedder in use. ``progress`` shows progress; None shows
+        nothing.
+
+        Raises:
+            InvalidInputError: The embedder gives a text no usable vector; nothing was changed.
         """
         begun = time.perf_counter()
         with self.store.hold_change_lock():
@@ -264,7 +273,10 @@ class EmbedderChange:
     def _adopt_at_once(
         self, new: Embedder, found: EmbedderIdentity, stored: EmbedderIdentity | None
     ) -> None:
-        """Use an embedder that needs no new vectors; give up a change that was begun."""
+        """Use an embedder that needs no new vectors; give up a change that was begun.
+
+        ``found`` is its identity, ``stored`` the recorded one; None before the first text.
+        """
         self.index.drop_next()
         self.store.write(end_reembedding)
         known = found if stored is None else stored._replace(name=found.name or stored.name)
@@ -274,7 +286,7 @@ class EmbedderChange:
             pass
 
     def _begin(self, found: EmbedderIdentity) -> VectorIndex:
-        """Open the next index, with the vectors of an earlier try with this embedder."""
+        """Open the next index; keep vectors of an earlier attempt with the embedder ``found``."""
         text = ReembeddingQueries(self.store).get_identity()
         anew = text is None or not are_same(parse_identity(text), found)
         following = self.index.open_next(anew=anew)
@@ -285,7 +297,7 @@ class EmbedderChange:
     def _embed_all(
         self, new: Embedder, following: VectorIndex, progress: Progress | None = None
     ) -> int:
-        """Embed all texts that have no new vector yet; returns how many."""
+        """Embed all texts that have no new vector yet, into ``following``; return how many."""
         self.store.flush()
         total = sum(ReembeddingQueries(self.store).count(kind) for kind in EMBEDDED)
         if total:
@@ -312,7 +324,11 @@ class EmbedderChange:
             advance(len(page))
 
     def _switch(self, new: Embedder, found: EmbedderIdentity, following: VectorIndex) -> bool:
-        """Switch, unless a text has come meanwhile; the caller holds the ingest lock."""
+        """Switch to the embedder ``new``, with the identity ``found`` and the index ``following``.
+
+        False, and nothing is changed, if a text was added meanwhile. The caller holds the ingest
+        lock.
+        """
         self._delete_surplus(following)
         text = encode_identity(found)
         with ExitStack() as stack:
@@ -371,9 +387,10 @@ def _to_rows(
 
 
 def _embed_page(new: Embedder, page: Sequence[EmbeddedText]) -> list[Vector]:
-    """Unit vectors ``[d]`` of texts of one kind; zeros for a question that has none.
+    """Embed a page of texts of one kind as unit vectors ``[d]``; zeros for unusable ones.
 
-    A chunk that has none is an error, which names it.
+    Raises:
+        InvalidInputError: A chunk or a correction has no usable vector; the message names it.
     """
     nodes = [one.node for one in page if one.node is not None]
     if nodes:

@@ -96,7 +96,7 @@ class Replay:
     """Replays lines into one namespace, and counts what they led to."""
 
     def __init__(self, services: Services, namespace: str, k: int) -> None:
-        """Replay into a namespace of these services, ``k`` documents a question."""
+        """Keep the services and the namespace to replay into; ``k`` is the documents a question."""
         self._services, self._k = services, k
         self._namespace = parse_namespace(namespace)
         self._counts = Counter[str]()
@@ -122,7 +122,10 @@ class Replay:
     def run(
         self, sessions: str | Path, checkpoint: str | Path | None, *, skip_bad: bool
     ) -> ReplayReport:
-        """Replay the lines of a file that were not replayed before."""
+        """Replay the lines of a file that were not replayed before.
+
+        Arguments and errors are those of :meth:`MemoryLearning.replay`.
+        """
         require_flags(skip_bad=skip_bad)
         path = parse_path("sessions", sessions)
         progress_file = None if checkpoint is None else parse_path("checkpoint", checkpoint)
@@ -152,7 +155,11 @@ class Replay:
         )
 
     def _read_checkpoint(self, file: Path, sessions: Path) -> ReplayCheckpoint:
-        """Read the progress that was saved."""
+        """Read the progress that was saved in ``file`` for the file ``sessions``.
+
+        Raises:
+            InvalidInputError: The checkpoint belongs to something else.
+        """
         done = ReplayCheckpoint.load(file)
         digests = (
             digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line
@@ -171,7 +178,10 @@ class Replay:
         return store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:
-        """Yield the lines after a checkpoint in parts; the next part is embedded meanwhile."""
+        """Yield the lines after the checkpoint ``done`` in parts.
+
+        While a part is used, the next one is embedded.
+        """
         lines = self._pass_over(hash_lines(read_lines(sessions)), done)
         with ThreadPoolExecutor(1, "crabpath-replay") as thread:
             coming = deque[Future[list[_Row]]]()
@@ -186,7 +196,7 @@ class Replay:
     def _pass_over(
         self, lines: Iterable[tuple[ReplayLine, str]], done: ReplayCheckpoint
     ) -> Iterator[tuple[ReplayLine, str]]:
-        """Yield the lines after a checkpoint, and count those before it."""
+        """Yield the lines after the checkpoint ``done``, and count those before it."""
         for line, digest in lines:
             if line.number <= done.line:
                 self._counts["before"] += 1
@@ -213,8 +223,9 @@ class Replay:
     def _match(self, rows: Sequence[_Row]) -> list[_Row]:
         """Replace titles in rows by ids of documents.
 
-        A row of whose relevant documents, or else irrelevant ones, the memory has none gets
-        the reason: the outcome beside them is not about the documents that it has.
+        A row names relevant documents, or else irrelevant ones. If the memory has none of them, the
+        row gets a reason not to be learned from: its outcome is not about the documents that the
+        memory has.
         """
         store = self._services.store
         named = {name for row in rows for field in _NAMING for name in _get_names(row, field)}
@@ -252,7 +263,7 @@ class Replay:
         return row._replace(past=row.past._replace(said=said), why=why)
 
     def _add_part(self, rows: Sequence[_Row]) -> None:
-        """Replay lines, in one transaction where they wait for nothing but the store."""
+        """Replay lines; in one transaction if they wait for nothing but the store."""
         services, retrieval = self._services, self._services.retrieval
         slow = type(retrieval.router) is not SoftmaxRouter or retrieval.reranker is not None
         for waits, group in groupby(rows, lambda row: slow or _is_embedded_later(row)):
@@ -296,7 +307,15 @@ class Replay:
     def _add(
         self, store: Store, past: ReplayRecord, name: str, vector: Vector | None, *, known: bool
     ) -> _Result:
-        """Replay a line; one that was asked and then interrupted is not asked again."""
+        """Replay the line ``past`` under the id ``name``.
+
+        ``vector`` is that of the question, None to embed it. ``known`` says that the id was used
+        before: a line that was asked and interrupted is then learned from without being asked
+        again.
+
+        Returns:
+            What to count; and the reason if its feedback was refused, else None.
+        """
         turn: str | None = None
         counted: tuple[str, ...] = ()
         if known:
@@ -318,7 +337,10 @@ class Replay:
         return counted if why else (*counted, status), why
 
     def _ask(self, store: Store, past: ReplayRecord, name: str, vector: Vector | None) -> str:
-        """Ask the question of a line; returns the id of the turn."""
+        """Ask the question of the line ``past``; return the id of the turn.
+
+        ``name`` is recorded as the id of the run; ``vector`` None embeds the question.
+        """
         services = self._services
         options: QueryOptions = {
             "k": self._k,

@@ -96,7 +96,10 @@ def put_vectors(tx: Transaction, given: Sequence[VectorRow], collection: str | N
 
 
 def _copy_vectors(tx: Transaction, given: Sequence[VectorRow], collection: str | None) -> None:
-    """Replace the vectors of many documents by COPY in its binary format."""
+    """Replace the vectors of many documents by COPY in its binary format.
+
+    ``collection`` is the name of a collection of a namespace; None for the documents.
+    """
     table, _ = find_rows(collection)
     delete_vectors(tx, [row.id for row in given], collection)
     query = (
@@ -115,7 +118,10 @@ _COMPANION = ("collection, langchain_id", "%s, ")
 def delete_vectors(
     tx: Transaction, ids: Sequence[str] | None, collection: str | None = None
 ) -> None:
-    """Delete vectors, unknown ids are ignored; None for the whole collection."""
+    """Delete the vectors with these ids; unknown ids are ignored, None deletes all.
+
+    ``collection`` is the name of a collection of a namespace; None for the documents.
+    """
     table, own = find_rows(collection)
     if ids is None:
         _execute(tx.connection, f"DELETE FROM {table} WHERE {own.sql}", own.values)

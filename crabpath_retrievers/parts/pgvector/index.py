@@ -50,7 +50,10 @@ class PgVectorIndex(VectorIndex):
     place: Mapping[str, str] = MappingProxyType({"kind": PGVECTOR})
 
     def __init__(self, store: Store, collection: str | None = None) -> None:
-        """Use the database of a store, which stays open; ``collection`` None for the documents."""
+        """Keep the store in whose database the vectors are, which stays open.
+
+        ``collection`` is the name of a collection of a namespace; None for the documents.
+        """
         self._store, self._collection = store, collection
         self._queries = VectorQueries(store, collection)
         self._type: VectorType | None = None
@@ -76,7 +79,10 @@ class PgVectorIndex(VectorIndex):
             self._store.write(delete_vectors, None, self._collection)
 
     def open_next(self, *, anew: bool) -> "PgVectorIndex":
-        """Open an index for another embedder, in a table of its own."""
+        """Open an index for another embedder, in a table of its own.
+
+        If ``anew``, the table begins empty; if not, vectors of an earlier attempt are kept.
+        """
         if anew:
             self.drop_next()
         return PgVectorIndex(self._store, NEXT)
@@ -134,7 +140,7 @@ class PgVectorIndex(VectorIndex):
         return bound
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
-        """Ids of the k nearest vectors, nearest first; as many with a filter."""
+        """Find the ids of the k nearest vectors, nearest first; k also with a filter."""
         condition = to_condition(filter) if filter else None
         kind = self._find_type()
         if kind is None:
@@ -142,7 +148,7 @@ class PgVectorIndex(VectorIndex):
         return self._queries.search(self._require_type(vector), vector, k, condition)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """Select the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter; None selects all of them."""
         if not ids or not filter:
             return set(ids)
         condition = to_condition(filter)

@@ -36,7 +36,7 @@ class VectorQueries(Queries):
     """Reads of one collection, or of the documents; the tables exist unless said otherwise."""
 
     def __init__(self, store: Any, collection: str | None = None) -> None:
-        """Read from ``store``; ``collection`` None for the documents."""
+        """Keep the store to read from; ``collection`` None reads the vectors of documents."""
         super().__init__(store)
         self._table, self._own = find_rows(collection)
 
@@ -58,7 +58,10 @@ class VectorQueries(Queries):
     def search(
         self, kind: VectorType, vector: Vector, k: int, condition: Condition | None
     ) -> list[str]:
-        """Ids of the k nearest vectors that satisfy a condition on metadata, nearest first."""
+        """Find the ids of the k nearest vectors, of the type ``kind``, nearest first.
+
+        ``condition`` on metadata must be satisfied; None for none.
+        """
         where = self._where(condition)
         # A limit that the planner knows: for an unknown one it may sort the whole table.
         query = (
@@ -70,7 +73,7 @@ class VectorQueries(Queries):
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
     def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:
-        """Select the ids that are stored and satisfy a condition."""
+        """Select the ids that are stored and satisfy a condition; None selects the stored ones."""
         where = self._where(condition)
         query = (
             f"SELECT langchain_id FROM {self._table} "

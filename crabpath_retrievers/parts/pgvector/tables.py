@@ -40,7 +40,7 @@ class Condition(NamedTuple):
 
 
 def find_rows(collection: str | None) -> tuple[str, Condition]:
-    """Find table and row filter of a vector collection; None selects the documents."""
+    """Find the table and the condition on rows of a collection; None is that of the documents."""
     if collection in {None, NEXT}:
         return collection or DOCUMENTS, Condition("true")
     return COMPANIONS, Condition("collection = %s", (collection,))
@@ -153,7 +153,10 @@ def find_dimension(connection: sa.Connection, table: str = DOCUMENTS) -> int | N
 def create_tables(
     connection: sa.Connection, extension: Extension, dimension: int, table: str = DOCUMENTS
 ) -> None:
-    """Create a table of documents, with that of episodes and notes unless they exist."""
+    """Create a table of documents, and that of episodes and notes unless it exists.
+
+    ``dimension`` is that of the vectors; ``table`` names the table of documents.
+    """
     if dimension > _MAX_DIMENSION:
         msg = (
             f"vectors of dimension {dimension} do not fit into pgvector, whose index takes "
@@ -185,7 +188,10 @@ def switch_tables(connection: sa.Connection) -> None:
 def create_index(
     connection: sa.Connection, extension: Extension, dimension: int, table: str = DOCUMENTS
 ) -> None:
-    """Create the index of the documents, unless it exists."""
+    """Create the index of the table of documents ``table``, unless it exists.
+
+    ``dimension`` is that of the vectors.
+    """
     kind = VectorType.make(extension, dimension)
     index = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw"
     connection.exec_driver_sql(

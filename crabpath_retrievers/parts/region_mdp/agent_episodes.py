@@ -133,7 +133,8 @@ def learn_from_episode(
 
     States in words are an agent's own: they are stored, as notes that no query finds, and are
     regions of their own. Other states lie in the regions of the documents. The episode can be
-    undone by its id. ``compute_edges`` computes the changes of typed edges that follow from it.
+    undone by its id. ``compute_edges`` computes the changes of typed edges that follow from the
+    episode.
 
     Returns:
         A receipt: ``applied``, or ``refused`` if the namespace is frozen.

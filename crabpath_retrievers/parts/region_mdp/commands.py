@@ -131,7 +131,7 @@ def _next_region(row: RegionSummary, titles: Mapping[str, str]) -> str:
 
 
 def _shorten(text: str, longest: int = 40) -> str:
-    """Cut a text to one line."""
+    """Cut a text to one line of at most ``longest`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 

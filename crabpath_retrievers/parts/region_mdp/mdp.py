@@ -277,10 +277,11 @@ class RegionModel:
     def transition_probability(
         self, region: str, action: str, next_region: str | None, task_type: str | None = None
     ) -> float:
-        """Return P(next region | region, action), in [0, 1]; ``None`` is the end of the episode.
+        """Return P(next region | region, action), in [0, 1].
 
-        Its share of the times that the action was taken there with a known next region; 0 if it
-        never was. A step that ended its episode counts for the end only.
+        ``next_region`` None is the end of the episode; ``task_type`` None counts all tasks. The
+        probability is the share of ``next_region`` among the steps with this action and a known
+        next region; 0 if there are none. A step that ended its episode counts for the end only.
 
         Raises:
             NotFoundError: Unknown region or action.
@@ -294,6 +295,8 @@ class RegionModel:
 
     def success_probability(self, region: str, action: str, task_type: str | None = None) -> float:
         """Return P(success | region, action), in (0, 1): a Beta posterior that backs off.
+
+        ``task_type`` None counts all tasks.
 
         Raises:
             NotFoundError: Unknown region or action.
@@ -351,6 +354,8 @@ class RegionModel:
     def region_quality(self, region: str, task_type: str | None = None) -> float:
         """Return P(success) of the turns and episodes in a region, in (0, 1).
 
+        ``task_type`` None counts all tasks.
+
         Raises:
             NotFoundError: Unknown region.
         """
@@ -389,12 +394,13 @@ class RegionModel:
     ) -> list[StrategyStep]:
         """Return the strategy of value iteration from a region on, along the likeliest regions.
 
-        It ends where the episode mostly does, where nothing is known, or before a region occurs
-        twice.
+        The strategy ends where the episode mostly does, where nothing is known, or before a region
+        occurs twice.
 
         Args:
             region: Id of the hub of the first region.
-            task_type: Type of the task; if it is unknown in the region, the strategy for all tasks.
+            task_type: Type of the task; if it is unknown in the region, or None, the strategy for
+                all tasks.
             most: Longest strategy.
 
         Raises:
@@ -429,8 +435,8 @@ class RegionModel:
         Args:
             vector: What an agent sees now.
             most: Number of states.
-            task_type: Type of its task.
-            same: Id of a state with the very text; it comes first.
+            task_type: Type of the agent's task; None for all.
+            same: Id of a state with the very text, which comes first.
         """
         hubs, won = self.read_hubs(), self._region_counts.won_regions
         if not hubs.keys:
@@ -459,7 +465,8 @@ class RegionModel:
     ) -> dict[int | None, float]:
         """Return how often an action led to each region, by key; None is the end of the episode.
 
-        Transitions to a region whose hub no longer exists are left out.
+        ``task_type`` None counts all tasks. Transitions to a region whose hub no longer exists are
+        left out.
         """
         steps = self._list_steps(region, action, task_type)
         current_keys = set(self.read_hubs().keys)

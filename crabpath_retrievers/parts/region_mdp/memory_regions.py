@@ -315,11 +315,11 @@ class RegionMDP(RegionModel):
         super().__init__(models.store, hubs, models.settings, name, counted)
 
     def assign(self, state: str | Sequence[float]) -> str:
-        """The region of a text, or of a vector of shape ``[d]``: id of its hub.
+        """Find the region of a text, or of a vector of shape ``[d]``: the id of its hub.
 
         Raises:
             NotFoundError: No agent has seen anything in this namespace, on level ``"states"``.
-            InvalidInputError: It cannot be used.
+            InvalidInputError: The state cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
         hubs = self.read_hubs()
@@ -340,7 +340,11 @@ class RegionMDP(RegionModel):
 
 
 def _find_region(services: Services, vector: str | Sequence[float], hubs: Hubs) -> str:
-    """Find the hub that is nearest to a text or a vector; its id."""
+    """Find the id of that of the hubs that is nearest to a text or a vector.
+
+    Raises:
+        NotFoundError: There are no hubs.
+    """
     if isinstance(vector, str):
         _checked_texts(vector, "a text")
     if not hubs.keys:
@@ -351,12 +355,15 @@ def _find_region(services: Services, vector: str | Sequence[float], hubs: Hubs) 
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
-    """List one or several values; a single text is one value, not its characters."""
+    """List one or several values; a single text is one value, not its characters.
+
+    ``name`` is that of the argument in errors.
+    """
     return [values] if isinstance(values, str) else require_list(name, values)
 
 
 def _checked_texts(texts: Any, name: str) -> list[str]:
-    """List one or several texts.
+    """List one or several texts; ``name`` is that of the argument in errors.
 
     Raises:
         InvalidInputError: One of them is empty.

@@ -57,7 +57,10 @@ class RegionModels:
         return self.regions.hubs(self.level(level))
 
     def transitions(self, namespace: str, level: RegionLevel) -> RegionModel:
-        """Return the region model of a namespace; raises as :meth:`counted_level`."""
+        """Return the region model of a namespace; errors as :meth:`counted_level`.
+
+        ``level`` None is the finest; ``"states"`` are the states of agents.
+        """
         counted = self.counted_level(level)
         hubs = self.reader(namespace, counted)
         return RegionModel(self.store, hubs, self.settings, namespace, counted)
@@ -89,7 +92,7 @@ class StateHubs:
     """Reads the states of the episodes of agents in a namespace, as hubs."""
 
     def __init__(self, store: GraphStore, namespace: str) -> None:
-        """Read ``store``."""
+        """Keep the store and the namespace whose states of agents are the hubs."""
         self._store, self._namespace = store, namespace
         self._known: tuple[tuple[int, int], Hubs] | None = None
 

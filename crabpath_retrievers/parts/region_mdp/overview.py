@@ -162,7 +162,10 @@ def _count_arrivals(steps: Sequence[TransitionCount], task: str) -> dict[int, fl
 def _list_next_regions(
     steps: Sequence[TransitionCount], task: str, hubs: Hubs
 ) -> dict[int, list[NextRegion]]:
-    """Return the next regions by key of the region."""
+    """List the regions to which steps of a type of task led, by key, the likeliest first.
+
+    ``task`` is empty for all types. Regions without a hub are left out.
+    """
     names = hubs.names
     totals: defaultdict[int, float] = defaultdict(float)
     next_counts: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -228,7 +231,10 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
 
 
 def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
-    """Estimate the number of chunks by key of the region; from a sample in a large corpus."""
+    """Estimate the number of chunks of each region, by key of its hub.
+
+    In a large corpus this is from a sample.
+    """
     health = HealthQueries(models.store)
     vectors = models.store.regions.get_vectors(health.sample(_MOST_SAMPLED))
     if not vectors:

@@ -50,7 +50,7 @@ class TypedGraph:
     """The typed edges of one namespace, by either end."""
 
     def __init__(self, edges: Mapping[tuple[int, int, EdgeKind], float]) -> None:
-        """Index effective weights, by keys of both ends and kind."""
+        """Keep effective weights, by keys of both ends and kind, with an index by node."""
         self.weights = {edge: w for edge, w in edges.items() if abs(w) > _MIN_WEIGHT}
         self._at: dict[Direction, defaultdict[int, list[tuple[int, EdgeKind, float]]]] = {
             "out": defaultdict(list),
@@ -63,7 +63,7 @@ class TypedGraph:
     def list_edges(
         self, keys: Iterable[int], kinds: Iterable[EdgeKind], direction: Direction
     ) -> list[TypedEdge]:
-        """Return the edges at these nodes; ids of the other ends are left empty."""
+        """List the edges of some kinds at the nodes ``keys``, without ids of their other ends."""
         wanted, at = set(kinds), self._at[direction]
         return [
             TypedEdge(near, far, "", kind, weight)
@@ -77,7 +77,7 @@ class TypedGraphs:
     """Derives the typed edges of namespaces, and keeps them until a namespace learns again."""
 
     def __init__(self, regions: RegionIndex, settings: LearningSettings) -> None:
-        """Derive with these settings, from a corpus with these regions."""
+        """Keep the regions of the corpus, and the settings to derive edges with."""
         self._regions, self._settings = regions, settings
         self._cache: dict[int, tuple[Clock, TypedGraph]] = {}
 
@@ -93,7 +93,10 @@ class TypedGraphs:
         return graph
 
     def compute_episode_changes(self, read: Reader, episode: "AgentEpisode") -> list[WeightDelta]:
-        """Return the changes of stored weights between successive states and regions."""
+        """Compute how an agent's episode changes stored weights of typed edges.
+
+        These are edges between successive states, and between their regions.
+        """
         clock = read.walk.get_clock(episode.namespace)
         nodes = [state.node for state in episode.states]
         hubs = self._regions.hubs(self._regions.levels(read=read)[0], read=read)
@@ -143,7 +146,11 @@ class _Homes:
         self.names = self._hubs.names if self._hubs else {}
 
     def locate(self, item: LearnedTurn, nodes: Mapping[str, NodeFacts]) -> TypedEdgeContext:
-        """Return the hubs of the query and the returned documents of a turn."""
+        """Find the hubs of the query and of the returned documents of a turn.
+
+        ``nodes`` has facts by id; documents that it lacks are left out. The result is empty without
+        regions, or without the query's vector.
+        """
         if self._hubs is None or item.vector is None:
             return TypedEdgeContext()
         known = [one.node for one in item.turn.returned if one.node in nodes]
@@ -211,7 +218,7 @@ class _Replay:
         return self._nodes[node].authority if node in self._nodes else 0
 
     def _learn(self, items: Sequence[LearnedTurn], exponent: float) -> None:
-        """Learn from the turns of one feedback."""
+        """Learn from the turns of one feedback; ``exponent`` is the decay after it."""
         clocks = [item.turn.clock for item in items]
         shares = share_by_recency(clocks, self._settings.turn_decay)
         trust = self._settings.sources.get(
@@ -245,7 +252,14 @@ class _Replay:
     def _restore_credit(
         self, item: LearnedTurn, weight: float, totals: Mapping[str, float]
     ) -> tuple[Credit, Credit]:
-        """Restore the credit of a turn, without and with shared blame, from its stored counts."""
+        """Restore the credit of a turn from its stored counts.
+
+        ``weight`` is that of the feedback for the turn, ``totals`` its sum over all turns, by
+        document.
+
+        Returns:
+            The credit; and the credit with the blame shared out.
+        """
         shares: dict[str, float] = {}
         fair: dict[str, float] = {}
         for one in item.turn.returned:
@@ -264,7 +278,10 @@ class _Replay:
         )
 
     def _find_used_before(self, turn: Turn) -> list[str]:
-        """Return what the last turn with feedback before a turn used, best first."""
+        """Return the ids of documents used in the latest earlier turn with feedback, best first.
+
+        Empty if that turn is more than 10 turns or ``window_seconds`` ago, or used none.
+        """
         for clock in range(turn.clock - 1, turn.clock - 1 - _MOST_TURNS_AGO, -1):
             if clock in self._used:
                 created, used = self._used[clock]

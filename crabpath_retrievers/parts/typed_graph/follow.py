@@ -96,7 +96,17 @@ def page_edges(
     place: tuple[int, int],
     tiers: TierSettings,
 ) -> EdgePage:
-    """Return a page of the edges of a node, strongest first; its place is offset and length."""
+    """Return a page of the edges of a node, strongest first.
+
+    Args:
+        scope: The namespace.
+        node: Id of the node.
+        kinds: Kinds of the edges.
+        weights: Range of the weights.
+        direction: ``out`` or ``in``.
+        place: Number of stronger edges to leave out, and of those to return.
+        tiers: Weights that separate the tiers.
+    """
     key, end = scope.key(node), sum(place)
     page, total = scope.strongest_edges(key, kinds, weights, direction, place)
     facts = TypedQueries(scope.store).describe_nodes(
@@ -120,7 +130,10 @@ def list_neighbours(
     min_weight: float,
     direction: Direction,
 ) -> list[Neighbour]:
-    """Return the nodes at the other end of a node's edges, strongest first."""
+    """List the nodes at the other end of a node's edges, strongest first.
+
+    Edges are of ``kinds``, in one direction, with an absolute weight of at least ``min_weight``.
+    """
     edges = scope.edges([scope.key(node)], kinds, direction)
     found = [
         Neighbour(edge.id, edge.kind.label, edge.weight)
@@ -135,7 +148,8 @@ def traverse_edges(
 ) -> list[ReachedNode]:
     """Return the nodes within ``hops`` along edges of these kinds, breadth first.
 
-    Every node once, with its fewest hops, so cycles end. At most 500 nodes; one query per hop.
+    Edges have an absolute weight of at least ``min_weight``. Every node is listed once, with its
+    fewest hops, so cycles end. At most 500 nodes; one query per hop.
     """
     key = scope.key(start)
     frontier, visited = {key: ReachedNode(start, 0, (start,), (), 1.0)}, {key}
@@ -156,10 +170,11 @@ def traverse_edges(
 def collect_neighbourhood(
     scope: NamespaceView, starts: Iterable[int], kinds: Sequence[EdgeKind], hops: int, limit: int
 ) -> set[int]:
-    """Return the keys of the nodes within ``hops`` along edges in either direction, starts first.
+    """Return the keys of the nodes within ``hops`` along edges in either direction.
 
-    At most ``limit`` nodes, but all starts; of a hop that exceeds it those of the strongest edges.
-    Two queries per hop.
+    The nodes ``starts`` are always among them; of further ones at most so many that there are
+    ``limit`` in all. Of a hop that exceeds this, the nodes of the strongest edges are taken. Two
+    queries per hop.
     """
     frontier = list(dict.fromkeys(starts))
     found = set(frontier)
@@ -180,7 +195,10 @@ def collect_neighbourhood(
 def _advance(
     frontier: Mapping[int, ReachedNode], edges: Iterable[TypedEdge], visited: set[int]
 ) -> dict[int, ReachedNode]:
-    """Return the nodes of the next hop by key, each by the path with the strongest product."""
+    """Return the nodes of the next hop by key, each by the path with the strongest product.
+
+    ``frontier`` has the nodes of this hop by key; nodes in ``visited`` are left out.
+    """
     reached: dict[int, ReachedNode] = {}
     for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
         source = frontier[edge.near]

@@ -67,10 +67,8 @@ def find_influences(
 ) -> list[Influence]:
     """Find the pairs in which the past of one entity predicts the other, strongest first.
 
-    Series that are constant, active in fewer than five windows, or too short for the number of lags
-    are left out before testing.
-
-    ``level`` is the false discovery rate over all pairs.
+    Series that are constant, active in fewer than five windows, or too short for ``lags`` are not
+    tested. ``level`` is the false discovery rate over all pairs.
     """
     usable = {name: values for name, values in series.items() if _is_testable(values, lags)}
     pairs = [(a, b) for a, b in permutations(usable, 2) if not _are_identical(usable[a], usable[b])]
@@ -101,14 +99,18 @@ def _is_testable(values: TimeSeries, lags: int) -> bool:
 
 
 def _are_identical(a: TimeSeries, b: TimeSeries) -> bool:
-    """Whether two series are perfectly correlated: then neither adds to the other."""
+    """Whether two series are perfectly correlated, so that neither adds to the other."""
     return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EPSILON
 
 
 def _test_pair(source: TimeSeries, target: TimeSeries, lags: int) -> tuple[float, float]:
-    """Return the p of the F test that the past of ``source`` adds nothing, and the signed strength.
+    """Test whether the past of ``source`` predicts ``target``, by an F test.
 
-    Like ``ssr_ftest`` of ``grangercausalitytests``, which fails on a perfect prediction.
+    The test is that of ``ssr_ftest`` of ``grangercausalitytests``, which fails on a perfect
+    prediction; ``lags`` is how far it looks back.
+
+    Returns:
+        p of the hypothesis that it adds nothing; and the strength in [-1, 1], with its sign.
     """
     from statsmodels.regression.linear_model import OLS
     from statsmodels.tsa.tsatools import lagmat

@@ -94,7 +94,7 @@ class MemoryGraph(MemoryPart):
     """
 
     def __init__(self, services: Services) -> None:
-        """Work on the memory that has these services."""
+        """Keep the services of the memory."""
         super().__init__(services)
         self._graphs = TypedGraphs(services.regions, services.settings.learning)
 
@@ -551,7 +551,10 @@ class MemoryGraph(MemoryPart):
         return file
 
     def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
-        """Write edges in place of those of an earlier run; unchanged ones are not touched."""
+        """Write edges for these pairs; they replace those of an earlier run.
+
+        Edges that do not change are not written.
+        """
         kind, typed = EdgeKind.GRANGER_CAUSAL, TypedQueries(self._services.store)
         weights = {(*edge, kind): 0.0 for edge in typed.get_learned(scope.clock, kind)}
         rows = list(pairs)
@@ -588,7 +591,7 @@ def _read_all_keys(scope: NamespaceView) -> set[int]:
 
 
 def _read_sources(scope: NamespaceView, ids: Sequence[str]) -> dict[str, str]:
-    """Read sources by id; for a note the source with which it is returned."""
+    """Read sources by id of the chunk; a note has the source with which it is returned."""
     chunks = {chunk.id: chunk.source for chunk in scope.store.catalog.find_chunks(ids=ids)}
     others = [node for node in ids if node not in chunks]
     notes = scope.store.notes.get_facts(others, scope.namespace)

@@ -163,7 +163,10 @@ class NodeFacts(NamedTuple):
 
 
 def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:
-    """Return the columns of the given node and of the node at the other end."""
+    """Return the columns of the given node and of the node at the other end.
+
+    For ``direction`` ``out`` the given node is the source.
+    """
     ends = table.c.source, table.c.target
     return ends if direction == "out" else (ends[1], ends[0])
 
@@ -215,10 +218,9 @@ class TypedQueries(Queries):
         kinds: Iterable[EdgeKind],
         direction: Direction = "out",
     ) -> list[TypedEdge]:
-        """The edges of some kinds of all given nodes, without edges of weight 0.
+        """Read the edges of some kinds of all given nodes, without edges of weight 0.
 
         Typed edges are not among them: see :mod:`crabpath_retrievers.parts.typed_graph.derive`.
-
         ``keys`` are at most some thousands.
         """
         wanted = sorted({kind.value for kind in kinds if kind is not EdgeKind.STOP})
@@ -247,10 +249,16 @@ class TypedQueries(Queries):
     ) -> tuple[list[TypedEdge], int]:
         """Find the strongest edges of a node, and the number of all with such weights.
 
-        Typed edges are not among them, nor edges to nodes that the namespace does not see.
+        Typed edges are left out, and so are edges to nodes that the namespace does not see.
 
-        ``place`` is the number of stronger edges that are left out, and of those that are returned.
-        Notes on probation are seen from turn ``since``, see ``NoteQueries``.
+        Args:
+            key: Key of the node.
+            clock: Clock of the namespace.
+            kinds: Kinds of the edges.
+            weights: Range of the weights.
+            direction: ``out`` or ``in``.
+            place: Number of stronger edges to leave out, and of those to return.
+            since: Turn from which on notes on probation are seen, see ``NoteQueries``.
         """
         wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
         moving = self._read_moving(key, clock, wanted, direction, since)
@@ -283,7 +291,10 @@ class TypedQueries(Queries):
         return sort_edges([*added, *kept])[offset - start :][:limit], total
 
     def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeInfo]:
-        """The nodes that a namespace (by key) sees, by key; others are left out."""
+        """Read titles and other facts of the nodes that a namespace sees, by key.
+
+        ``namespace`` is a key; nodes that it does not see are left out.
+        """
         query = sa.select(
             nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
         )
@@ -297,9 +308,13 @@ class TypedQueries(Queries):
     def _read_moving(
         self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
     ) -> dict[tuple[int, int], tuple[TypedEdge, bool, bool]]:
-        """Read edges whose weights the namespace has learned or lets decay, by end and kind.
+        """Read edges of a node whose weights the namespace has learned or lets decay.
 
-        Each comes with whether the text has it, too, and whether the namespace sees its end.
+        They are by key of the other end and number of the kind. Notes on probation are seen from
+        turn ``since``.
+
+        Returns:
+            Each edge; whether the text has it, too; and whether the namespace sees its other end.
         """
         found: dict[tuple[int, int], tuple[TypedEdge, bool, bool]] = {}
         other, end = nodes.alias("other"), nodes.alias("end")
@@ -434,11 +449,12 @@ class TypedQueries(Queries):
         return [(number, json.loads(documents)) for number, documents in rows]
 
     def get_recent_usage(self, clock: Clock, turns: int) -> list[tuple[int, str, float]]:
-        """Rewards of sources in the last turns; queries do not use this.
+        """Read rewards of sources in the last ``turns``, for maintenance.
 
         Feedback about several turns counts for the last of them.
 
-        The result has tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
+        Returns:
+            Tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
         """
         last = sa.func.max(log.c.clock).label("clock")
         of_feedback = (

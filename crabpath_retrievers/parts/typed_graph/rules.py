@@ -33,7 +33,10 @@ class EdgeObservation(NamedTuple):
 def make_signed_observation(
     source: str, target: str, kind: EdgeKind, value: float
 ) -> EdgeObservation:
-    """Build a signed observation: towards 1 after a success, towards -1 after a failure."""
+    """Build an observation of strength ``min(1, |value|)`` of an edge.
+
+    It pulls the edge towards 1 if ``value`` is above 0 (a success), else towards -1.
+    """
     return EdgeObservation(source, target, kind, min(1.0, abs(value)), 1.0 if value > 0 else -1.0)
 
 
@@ -42,10 +45,9 @@ def apply_observations(
 ) -> list[LearnedDelta]:
     """Return the changes ``h · strength · (bound − w)``, applied one after the other.
 
-    The Hebbian step with a sign. A new edge starts
-    from 0. No weight moves away from the sign of its bound, even if a user has set it beyond.
-
-    ``existing`` are the weights that the namespace has learned; ``rate`` is h, in (0, 1].
+    This is the Hebbian step with a sign. A new edge starts from 0. No weight moves away from the
+    sign of its bound, even if a user has set it beyond. ``existing`` are the weights that the
+    namespace has learned; ``rate`` is h, in (0, 1].
     """
     current: dict[EdgeId, float] = {}
     deltas = []
@@ -91,9 +93,9 @@ def learn_typed_edges(
 ) -> list[LearnedDelta]:
     """Return the changes of typed edges after a credited turn, each towards its bound by ``rate``.
 
-    Only documents with known use count; an outcome alone moves ``region_transition``, by its share.
-
-    ``fair`` is the credit with the blame shared out.
+    Only documents with known use count; an outcome alone moves ``region_transition``, by the share
+    of each document. ``fair`` is the credit with the blame shared out; ``situation`` has the
+    regions of the turn and the documents used before it; ``existing`` are the learned weights.
     """
     used = [item for item in turn.returned if credit.documents.get(item.node)]
     observations = [
@@ -107,7 +109,10 @@ def learn_typed_edges(
 
 
 def _observe_causes(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
-    """Yield edges from the entry to documents used in a success or followed in a failure."""
+    """Yield edges from the entry to documents used in a success or followed in a failure.
+
+    ``credit`` has the blame shared out.
+    """
     for item, value in _list_credited(turn, credit):
         entry = find_entry(turn, item)
         if entry and entry != item.node:
@@ -131,7 +136,10 @@ def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]
 def _observe_regions(
     turn: Turn, credit: Credit, situation: TypedEdgeContext
 ) -> Iterator[EdgeObservation]:
-    """Yield edges from the query's region to those of the documents, perhaps to itself."""
+    """Yield edges from the query's region to those of the documents; both may be the same.
+
+    ``credit`` has the blame shared out, ``situation`` the regions; none if they are not known.
+    """
     if situation.query_hub is None or not turn.returned:
         return
     totals: defaultdict[str, float] = defaultdict(float)
@@ -179,7 +187,10 @@ def _observe_same_action(
 def _list_earlier_causes(
     entry: str | None, kind: EdgeKind, existing: Mapping[EdgeId, float]
 ) -> list[str]:
-    """Return the targets of an entry node's edges of this kind, strongest first."""
+    """Return the targets of an entry node's edges of this kind, strongest first; none for None.
+
+    ``existing`` are the learned weights by edge id.
+    """
     candidates = [
         (abs(weight), target)
         for (source, target, label), weight in existing.items()
@@ -203,7 +214,8 @@ def _observe_order(
 ) -> Iterator[EdgeObservation]:
     """Yield edges along paths to used documents, and from documents used by the turn before.
 
-    They hold the order only; the outcome is in the other kinds.
+    The edges show the order only; the outcome is in the other kinds. ``before`` are the documents
+    of the turn before, best first.
     """
     steps = [(edge.source, edge.target) for item in used for edge in item.path]
     latest = sorted(used, key=lambda item: -abs(credit.documents[item.node]))[:_MAX_NEIGHBOURS]
@@ -222,7 +234,12 @@ def learn_episode_edges(
 ) -> list[LearnedDelta]:
     """Return the changes of typed edges after an agent episode: order and outcome of its steps.
 
-    ``homes`` are the hubs of the regions of the states.
+    Args:
+        nodes: Ids of the documents that were the states; None for other states.
+        homes: Hubs of the regions of the states; None if unknown.
+        reward: Outcome of the episode, in [-1, 1].
+        existing: Weights that the namespace has learned, by edge id.
+        rate: h, in (0, 1].
     """
     observations: list[EdgeObservation] = []
     for source, target in _list_steps(nodes):
@@ -240,7 +257,10 @@ def learn_episode_edges(
 
 
 def _list_steps(nodes: Iterable[str | None], *, stay: bool = False) -> dict[tuple[str, str], None]:
-    """Return the steps from each node to the next, every step once."""
+    """List the steps from each node to the next, every step once.
+
+    A step from or to None is left out, and one from a node to itself unless ``stay``.
+    """
     return {
         (a, b): None
         for a, b in pairwise(nodes)

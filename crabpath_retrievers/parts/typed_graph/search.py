@@ -53,10 +53,11 @@ class GraphHit:
 def search_graph(
     scope: NamespaceView, vector: Vector, k: int, boosts: Mapping[EdgeKind, float]
 ) -> list[GraphHit]:
-    """Return the best k of the nearest nodes and the nodes that edges lead to from there.
+    """Return the best k of the nearest nodes and of the nodes that edges lead to from there.
 
-    ``cosine + Σ boost · w · cosine(source)``: of each type only the edge with the largest ``|w ·
-    cosine(source)|``; sources with a negative cosine contribute nothing.
+    A score is ``cosine + Σ boost · w · cosine(source)``. ``boosts`` has the factor of each type; of
+    each type only the edge with the largest ``|w · cosine(source)|`` counts; sources with a
+    negative cosine contribute nothing.
     """
     hits = {
         head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
@@ -149,7 +150,8 @@ def search_bayesian(
 ) -> list[BayesianHit]:
     """Return the nearest nodes, re-ranked by the weighted sum of five factors.
 
-    ``prior`` are the uses and passes that every document starts with.
+    ``weights`` are those of the factors; ``prior`` are the uses and passes that every document
+    starts with.
     """
     heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))
     factors = _compute_factors(scope, regions, vector, heads, prior)
@@ -169,7 +171,10 @@ def _compute_factors(
     heads: Sequence[NodeHead],
     prior: tuple[float, float],
 ) -> dict[str, ScoreFactors]:
-    """Compute the factors of each node, by id."""
+    """Compute the five factors of each of ``heads``, by id.
+
+    ``prior`` are the uses and passes that every document starts with.
+    """
     cosine, clock = compute_similarities(heads, vector, scope.store.stretch), scope.clock
     usage = scope.store.learned.usage(clock.key, [head.key for head in heads])
     last_success = _read_last_success(scope)
@@ -206,7 +211,10 @@ def _read_last_success(scope: NamespaceView) -> dict[str, int]:
 def _read_regions(
     scope: NamespaceView, regions: RegionIndex, vector: Vector, heads: Sequence[NodeHead]
 ) -> tuple[int | None, Mapping[int, int]]:
-    """Read the region of the query and those of the nodes, by key; None in a small corpus."""
+    """Read the region of the query, and those of the nodes by key; in a small corpus, none.
+
+    The region of the query is then None.
+    """
     version = scope.clock.hubs or scope.store.regions.version()
     level, query_region = regions.places(vector, version)[-1]
     if not level or not heads:
@@ -255,7 +263,10 @@ def search_causal(scope: NamespaceView, vector: Vector, k: int, context: int) ->
 def _follow_chains(
     scope: NamespaceView, keys: Sequence[int], context: int, direction: Direction
 ) -> Mapping[int, tuple[Neighbour, ...]]:
-    """Follow the strongest edge from each node to one not yet in its chain; a query per hop."""
+    """Follow the strongest edge from each node to one not yet in its chain; a query per hop.
+
+    ``context`` is the longest chain; chains are by key of the node where they begin.
+    """
     chains: dict[int, list[Neighbour]] = {key: [] for key in keys}
     ends, seen = {key: key for key in keys}, {key: {key} for key in keys}
     for _ in range(context):

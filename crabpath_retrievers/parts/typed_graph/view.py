@@ -65,9 +65,8 @@ class NamespaceView:
     ) -> list[TypedEdge]:
         """Return the edges of some kinds at all given nodes, structural and learned.
 
-        Edges of weight 0 are left out, and those at notes whose probation is over.
-
-        ``keys`` are at most some thousands.
+        Edges of weight 0 are left out, and so are those at notes whose probation is over. ``keys``
+        are at most some thousands.
         """
         typed, wanted = TypedQueries(self.store), set(kinds)
         found = typed.edges(keys, self.clock, wanted.difference(TYPED_KINDS), direction)
@@ -90,7 +89,8 @@ class NamespaceView:
     ) -> tuple[list[TypedEdge], int]:
         """Return the strongest edges of a node, and the number of all with these weights.
 
-        ``place`` is the number of stronger edges that are left out, and of those that are returned.
+        ``way`` is the direction; ``place`` is the number of stronger edges to leave out, and of
+        those to return.
         """
         wanted, (offset, limit) = set(kinds), place
         typed = wanted.intersection(TYPED_KINDS)
@@ -155,7 +155,11 @@ MAX_COUNT = 10_000
 
 
 def parse_edge_kind(name: object, known: Mapping[str, EdgeKind] = EDGE_KINDS_BY_NAME) -> EdgeKind:
-    """Return the edge kind of a name."""
+    """Return the edge kind of a name, of those in ``known``.
+
+    Raises:
+        InvalidInputError: There is none.
+    """
     if not isinstance(name, str) or name not in known:
         msg = f"unknown edge type {format_value(name)}: use one of {', '.join(known)}"
         raise InvalidInputError(msg)

@@ -112,7 +112,11 @@ def run_ready(
 
 
 def _held_ids(opened: GraphStore, place: str, vectors: str | None) -> FindExisting | None:
-    """A lookup of ids in the files of the vectors, or on their server; None where unreachable."""
+    """Make a look-up of ids in the files of the vectors, or on their server.
+
+    ``place`` is that of the memory; ``vectors`` that of the vectors, None for the usual one. None
+    if the vectors cannot be read, with a message.
+    """
     reason = "a URL does not say where the vectors are: give --vectors"
     if is_pgvector(vectors, opened.catalog.meta()):
         vectors = PGVECTOR
@@ -158,7 +162,7 @@ def _number(metric: Metric, value: float | None) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """One bar per value, scaled from the least to the greatest; a gap for None."""
+    """Draw one bar per value, scaled from the least to the greatest; a gap for None."""
     known = [value for value in values if value is not None]
     low, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
     top = len(_BARS) - 1
@@ -201,7 +205,10 @@ def run_maintain(
 
 
 def _run_in_background(runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool) -> Output:
-    """Run in a thread of low priority, so that queries on the same processors go first."""
+    """Run maintenance steps in a thread of low priority.
+
+    Queries on the same processors go first. ``dry_run`` only reports.
+    """
     with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
         report = thread.submit(runner.run, steps, dry_run=dry_run).result()
     return Output(report.to_dict(), _describe_maintenance(report))
@@ -299,7 +306,7 @@ def _tuner(store: GraphStore) -> Autotuner:
 
 
 def _show_knobs(store: GraphStore, namespace: str, **change: str) -> Output:
-    """The knobs of a namespace, after the change of a run."""
+    """Show the knobs of a namespace, after a run has changed them."""
     knobs = _tuner(store).knobs(namespace).to_dict()
     return Output({**change, "knobs": knobs}, [_list_knobs(knobs)])
 

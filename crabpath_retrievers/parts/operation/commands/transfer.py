@@ -174,7 +174,10 @@ def _show_check(found: ReplayCheck) -> Output:
 
 
 def _show_replay(data: dict[str, Any], text: str, **troubles: Sequence[LineError]) -> Output:
-    """A report with the first lines of each trouble; all of them are in the JSON."""
+    """Show a report with the first lines of each trouble; all of them are in ``data``.
+
+    ``text`` is the beginning of what people read.
+    """
     warnings = []
     for name, lines in troubles.items():
         shown = lines[:_MOST_SHOWN]

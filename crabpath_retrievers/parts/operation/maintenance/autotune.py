@@ -85,7 +85,7 @@ class Adjustment:
 
 
 def name_attempt(metric: str, turn: KnobTurn) -> str:
-    """Return the name of an attempt to improve a metric: ``dormant_pct half_life +1``."""
+    """Return the name of an attempt to improve a metric by a turn: ``dormant_pct half_life +1``."""
     return f"{metric} {turn[0]} {turn[1]:+d}"
 
 
@@ -118,8 +118,9 @@ class TuningHistory:
     def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "TuningHistory":
         """Return the history with the changes of the last run scored by a new report.
 
-        A success brings its metric nearer to its range, and no more metrics out of range than
-        before. No effect is half a failure, since many changes take effect slowly.
+        A change succeeds if it brings its metric nearer to the range, and no more metrics are out
+        of range than before. A change without effect counts as half a failure, since many take
+        effect slowly.
         """
         kept = {
             attempt: (s * settings.evidence_decay, f * settings.evidence_decay)
@@ -145,7 +146,15 @@ class TuningHistory:
         learned: int,
         settings: AutotuneSettings,
     ) -> "TuningHistory":
-        """Return the history after a run that made these changes, after so many lessons."""
+        """Return the history after a run.
+
+        Args:
+            report: The report of the run.
+            knobs: Knobs after it.
+            adjusted: Changes that it made.
+            learned: Number of lessons before it.
+            settings: For how many runs it rests after going back.
+        """
         number, good = len(report.out_of_range), self.good
         braked = any(one.metric == BRAKE for one in adjusted)
         dead = report["dormant_pct"].side == "high"
@@ -167,7 +176,7 @@ class TuningHistory:
 
     @classmethod
     def from_json(cls, text: str | None) -> "TuningHistory":
-        """The inverse of :meth:`to_json`; an empty history if the text cannot be read."""
+        """Read the history from text of :meth:`to_json`; an empty one if it cannot be read."""
         try:
             return _ADAPTER.validate_json(text or "{}")
         except ValueError:
@@ -209,7 +218,10 @@ def _decide_rollback(
     past: TuningHistory,
     settings: AutotuneSettings,
 ) -> list[Adjustment]:
-    """Go back to the last good knobs, if health got much worse and a metric asks for that."""
+    """Decide to go back to the last good knobs, if health is much worse and a metric asks for it.
+
+    ``now`` is the current report, ``before`` are the last ones. Empty otherwise.
+    """
     dormant, out = now["dormant_pct"], now.out_of_range
     lost = max(
         (len({m.name for m in one.metrics if m.in_range} & out) for one in before), default=0
@@ -233,7 +245,10 @@ def _decide_rollback(
 def _rank_turns(
     metrics: Sequence[Metric], past: TuningHistory
 ) -> list[tuple[float, KnobTurn, Metric]]:
-    """Return chance, change and metric for metrics out of range, the most promising first."""
+    """List ``(chance, change of a knob, metric)`` for metrics out of range, best chance first.
+
+    ``past`` has the chance that a change helps.
+    """
     turns = [
         (past.help_probability(name_attempt(metric.name, turn)), place, turn, metric)
         for metric in metrics
@@ -244,7 +259,10 @@ def _rank_turns(
 
 
 def step_knob(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
-    """Return the value of a knob after one step, within its rails; None if it cannot move."""
+    """Return the value of a knob after one step, within its rails; None if it cannot move.
+
+    ``direction`` is 1 or -1, ``value`` the present one.
+    """
     factor = settings.half_life_factor
     share = factor - 1.0 if direction > 0 else 1.0 - 1.0 / factor
     steps = {
@@ -310,7 +328,10 @@ class Autotuner:
         return load_knobs(self.store.learned.get_tuning(namespace)[0], self.settings)
 
     def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
-        """Set knobs by hand, and return the id for undoing the change."""
+        """Set knobs by hand, and return the id for undoing the change.
+
+        ``values`` are by name of the knob; other knobs do not change.
+        """
         known = self.store.learned.get_tuning(namespace)
         checked = self.settings.autotune.validate_knobs(values)
         knobs = load_knobs(known[0], self.settings).replace(**checked)
@@ -337,7 +358,12 @@ class Autotuner:
     ) -> TuneReport:
         """Measure the health of a namespace, and adjust its knobs if a metric is out of range.
 
-        Unless ``asked`` for by a user, the run waits for ``every`` lessons.
+        Args:
+            namespace: The namespace.
+            asked: Whether a user asked for the run; if not, it waits for ``every`` lessons.
+            dry_run: Only report what would change.
+            record: Whether the report is stored.
+            run: Id of the maintenance run; empty makes one.
         """
         self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.get_tuning(namespace)
@@ -364,9 +390,9 @@ class Autotuner:
         return TuneReport(namespace, run, dry_run, adjusted, after)
 
     def run_if_due(self, namespace: str, lessons: int) -> None:
-        """Run after every ``autotune.every_feedbacks``-th lesson, where autotuning is enabled.
+        """Run if enabled, and if ``lessons`` is a multiple of ``autotune.every_feedbacks``.
 
-        Errors are logged, not raised: what was learned stands, and the next run makes up for it.
+        Errors are logged, not raised: what was learned stays, and the next run makes up for it.
         """
         rules = self.settings.autotune
         if not rules.enabled or lessons % rules.every_feedbacks:
@@ -377,7 +403,10 @@ class Autotuner:
             _log.warning("the knobs of %r were not tuned: %s", namespace, error)
 
     def _find_skip_reason(self, namespace: str, past: TuningHistory, *, asked: bool) -> str:
-        """Return the reason to skip the run; empty for none."""
+        """Return the reason to skip a run; empty if it is not to be skipped.
+
+        ``past`` is the history of tuning; ``asked`` says whether a user asked for the run.
+        """
         self.store.flush()
         learned = self.store.learned.get_state(namespace)
         turn = self.store.walk.get_clock(namespace).turn

@@ -38,10 +38,10 @@ _AT_ONCE = 500  # rows of three values in one statement
 def drop_weights(
     tx: Transaction, run: str, namespace: str, weights: Sequence[LearnedWeight]
 ) -> None:
-    """Delete learned weights with their history; structural edges fall back to their prior.
+    """Delete learned weights with their history; structural edges get their prior back.
 
-    The change can be undone by the id of the maintenance ``run``. Weights that changed since they
-    were read stay.
+    Weights that changed since they were read stay. The change can be undone by the id of the
+    maintenance ``run``.
     """
     tx.touches_corpus = True
     key = tx.find_key(namespace)
@@ -74,14 +74,14 @@ def _select_edges(
 
 
 def _match_edges(table: sa.Table, namespace: int, edges: Sequence[Any]) -> sa.ColumnElement[bool]:
-    """Condition: the row belongs to one of these edges of a namespace."""
+    """Make the condition that a row of a table belongs to one of these edges of a namespace."""
     edge = sa.tuple_(*(table.c[name] for name in _EDGE)).in_(edges)
     near = table.c.source.in_({source for source, *_ in edges})
     return sa.and_(table.c.namespace == namespace, near, edge)
 
 
 def connect_nodes(tx: Transaction, run: str, edges: Sequence[Edge]) -> None:
-    """Add edges to isolated nodes; undone by the id of the maintenance run."""
+    """Add edges to isolated nodes; the id of the maintenance ``run`` undoes this."""
     tx.touches_corpus = True
     rows = build_edge_rows(tx, edges)
     before = read_rows(tx, "edges", (get_primary_key("edges", row) for row in rows))
@@ -93,7 +93,10 @@ def connect_nodes(tx: Transaction, run: str, edges: Sequence[Edge]) -> None:
 
 
 def compact_turns(tx: Transaction, run: str, namespace: str, until: int) -> None:
-    """Delete old turn records of a namespace, except those that waiting feedback refers to."""
+    """Delete the turn records of a namespace up to the turn numbered ``until``.
+
+    Records that waiting feedback refers to stay. ``run`` is the id of the maintenance run.
+    """
     key = tx.find_key(namespace)
     if key is None:
         return
@@ -108,11 +111,12 @@ def compact_turns(tx: Transaction, run: str, namespace: str, until: int) -> None
 def compact_episodes(tx: Transaction, run: str, namespace: str, keep: int) -> None:
     """Delete the episodes of a namespace that no recent feedback added to.
 
-    What older feedback added is no longer stored by itself, so it cannot be undone either: no undo
+    The effects of older feedback are deleted as well, so it can no longer be undone: no undo
     subtracts from an episode that was created again. Episodes of notes, and feedback that taught
-    notes, stay. Learning that began before this starts again.
+    notes, stay. Learning that began before starts again.
 
-    ``keep`` is the number of the latest feedback whose episodes stay, at least 1.
+    ``keep`` is the number of the latest feedback whose episodes stay, at least 1; ``run`` is the id
+    of the maintenance run.
     """
     key = tx.find_key(namespace)
     old = None if key is None else find_old_episodes(tx.connection, key, keep)
@@ -127,7 +131,7 @@ def compact_episodes(tx: Transaction, run: str, namespace: str, keep: int) -> No
 
 
 def compact_journal(tx: Transaction, keep: int) -> None:
-    """Delete all but the latest rows of the journal, at least one."""
+    """Delete all but the latest ``keep`` rows of the journal, at least one."""
     newest = sa.select(s.journal.c.sequence).order_by(s.journal.c.sequence.desc())
     last = tx.scalar(newest.offset(keep).limit(1))
     if last is not None:
@@ -135,7 +139,10 @@ def compact_journal(tx: Transaction, keep: int) -> None:
 
 
 def sweep_orphans(tx: Transaction, run: str) -> None:
-    """Delete the rows whose namespace, node, turn or feedback is gone."""
+    """Delete the rows whose namespace, node, turn or feedback is gone.
+
+    ``run`` is the id of the maintenance run, for the journal.
+    """
     deleted = {name: tx.delete(TABLES[name], lost) for name, lost in list_orphans().items()}
     write_journal(tx, "sweep", {"run": run, **deleted})
 
@@ -177,8 +184,16 @@ def set_knobs(
 ) -> None:
     """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
-    The change can be undone by the id of the maintenance ``run``; reasons are JSON-safe, and kept
-    in the journal. If the stored knobs are not those of ``before``, a ``ConflictError`` is raised.
+    Args:
+        tx: The transaction.
+        run: Id of the maintenance run, by which the change can be undone.
+        namespace: Name of the namespace.
+        new: Knobs and history to store.
+        before: Those that the caller read.
+        why: Reasons, JSON-safe, kept in the journal.
+
+    Raises:
+        ConflictError: The stored knobs are not those of ``before``.
     """
     key, _ = tx.get_namespace(namespace, lock=True)
     own = s.namespaces.c.key == key
@@ -202,9 +217,10 @@ def record_health(
     report: Mapping[str, Any],
     keep: int,
 ) -> None:
-    """Store a health report of a namespace; does nothing for a namespace that does not exist.
+    """Store a health report of a namespace; nothing happens if there is no such namespace.
 
-    ``keep`` is how many of the latest reports of the namespace are kept.
+    ``clock`` is the number of its last turn, ``created`` the time; ``keep`` is how many of its
+    latest reports are kept.
     """
     key = tx.find_key(namespace)
     if key is None:

@@ -317,8 +317,8 @@ _REBUILD = "add the documents again to a new directory, with one embedder"
 def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
-    Without embeddings, or their ``"provider:model"``, those remembered are used, else the default
-    ones.
+    ``embeddings`` is the embedder or its ``"provider:model"``; None takes the one that the store
+    remembers, or the default one.
     """
     meta = store.catalog.meta()
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
@@ -371,13 +371,19 @@ _CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
 
 
 def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
-    """Check that the file of the graph store exists and is accessible."""
+    """Check that the file of the graph store exists and is accessible.
+
+    ``vectors`` is the directory of the vectors, None if they are elsewhere.
+    """
     if problem := _find_location_problem(file, vectors):
         yield Finding("place", "error", *problem)
 
 
 def _find_location_problem(file: Path, vectors: Path | None) -> tuple[str, str] | None:
-    """Return what is wrong, and what to do about it."""
+    """Return what is wrong with the place of a memory, and what to do; None if nothing is.
+
+    ``file`` is that of the graph store; ``vectors`` the directory of the vectors, if any.
+    """
     place = file.parent
     held = vectors_in(vectors) if vectors is not None else 0
     some = "vectors" if held < 0 else f"{held} vectors"
@@ -454,7 +460,10 @@ def check_lock(path: Path) -> Iterator[Finding]:
 
 
 def check_files(path: Path, advice: str) -> Iterator[Finding]:
-    """Check that Chroma can read the files of the vectors, and list files that were set aside."""
+    """Check that Chroma can read the files of the vectors, and list files that were set aside.
+
+    ``advice`` says how to index them again.
+    """
     if why := find_damage(path, DEFAULT_COLLECTION, whole=True):
         lock = path / "crabpath.lock"
         if lock.is_file() and _is_locked(lock):
@@ -472,9 +481,12 @@ def check_files(path: Path, advice: str) -> Iterator[Finding]:
 
 
 def load_collections(vectors: Any, store: ReadableStore) -> tuple[dict[str, set[str]], str]:
-    """Load the collections of a vector index, and the name of the main collection.
+    """Load the ids in all collections of a vector index, by name of the collection.
 
-    Vectors are a directory, URL or client, or ``"pgvector"`` for those of ``store``.
+    ``vectors`` is a directory, URL or client, or ``"pgvector"`` for those of ``store``.
+
+    Returns:
+        The ids by collection; and the name of the collection of documents.
     """
     if is_pgvector(vectors):
         return _load_from_database(store), DOCUMENTS
@@ -511,7 +523,10 @@ def _load_from_client(client: Any, name: str) -> dict[str, set[str]]:
 
 
 def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
-    """Check that graph store and vector index hold the same ids."""
+    """Check that graph store and vector index hold the same ids.
+
+    ``vectors`` is as for :func:`load_collections`; ``advice`` says how to index them again.
+    """
     try:
         known, name = load_collections(vectors, store)
     except CrabPathError as error:
@@ -560,7 +575,10 @@ def _compare_documents(
 def _compare_vectors(
     store: ReadOnlyStore, vectors: Any, found: set[str], advice: str
 ) -> Iterator[Finding]:
-    """Check that the vectors are those of the graph store; in one database they cannot differ."""
+    """Check that the vectors are those of the graph store; in one database they cannot differ.
+
+    ``found`` are the ids that the index holds; ``advice`` says how to index them again.
+    """
     if is_pgvector(vectors) or not found:
         return
     with ExitStack() as opened:
@@ -657,7 +675,7 @@ class _Examination:
     """State of a diagnosis: checks made and findings so far."""
 
     def __init__(self, where: str, vectors: Any, embeddings: Any) -> None:
-        """Prepare the diagnosis of the memory at ``where``."""
+        """Keep the place of the memory and the arguments of :func:`examine`."""
         self._where, self._embeddings = where, embeddings
         directory = not is_url(where)
         self._vectors = Path(where) / "vectors" if vectors is None and directory else vectors

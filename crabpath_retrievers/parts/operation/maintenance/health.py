@@ -88,9 +88,9 @@ class HealthQueries(Queries):
         return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
 
     def describe_sample(self, keys: Sequence[int], namespace: int) -> list[Any]:
-        """Chunks by key: ``id``, ``document``, and whether each is ``isolated``.
+        """Read chunks by key: ``id``, ``document``, and whether each is ``isolated``.
 
-        That is without an edge which a namespace (by key) sees.
+        An isolated chunk has no edge that the namespace (by key) sees.
         """
         mine = overlay.c.namespace == namespace
         walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
@@ -105,7 +105,10 @@ class HealthQueries(Queries):
         return self._rows_in(query, nodes.c.key, keys)
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
-        """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
+        """Read the latest ``limit`` turns of a namespace (by key), newest first.
+
+        Documents that were deleted in the meantime count 0.
+        """
         query = (
             sa.select(turns.c.record)
             .where(turns.c.namespace == namespace)
@@ -144,7 +147,10 @@ class HealthQueries(Queries):
         return [json.loads(report) for report in self._scalars(query)][::-1]
 
     def count_structural(self, keys: Sequence[int], namespace: int) -> list[EdgeGroup]:
-        """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
+        """Count structural edges that leave the nodes ``keys``, in groups of equal weight.
+
+        Edges whose weight a namespace (by key) has learned are left out.
+        """
         near, far = contents.alias(), contents.alias()
         same = [overlay.c[name] == edges.c[name] for name in _EDGE]
         learned = sa.exists().where(overlay.c.namespace == namespace, *same)
@@ -164,7 +170,11 @@ class HealthQueries(Queries):
         return [EdgeGroup(StoredWeight(*stored), crossing, n) for *stored, crossing, n in rows]
 
     def sample_learned(self, namespace: int, limit: int) -> tuple[list[EdgeGroup], float]:
-        """Learned weights of a namespace (by key) that retrieval follows, and the share read."""
+        """Sample learned weights of a namespace (by key) that retrieval follows, about ``limit``.
+
+        Returns:
+            The weights; and the share of all that was read, in (0, 1].
+        """
         near, far, ends = contents.alias(), contents.alias(), nodes.alias()
         same = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
         documents = (ends.c.owner == 0) & (nodes.c.owner == 0)
@@ -193,7 +203,12 @@ class HealthQueries(Queries):
         return groups, share
 
     def count_pairs(self, namespace: int, limit: int) -> tuple[int, int, float]:
-        """Number of pairs used together, of those with an edge, and the share of pairs read."""
+        """Count pairs of documents that were used together, in a sample of about ``limit``.
+
+        Returns:
+            The number of pairs; the number of those with an edge; and the share of all pairs that
+            was read.
+        """
         own = (
             pair_counts.c.namespace == namespace,
             pair_counts.c.kind == EdgeKind.CO_USED.value,
@@ -223,7 +238,10 @@ class HealthQueries(Queries):
     def get_co_used(
         self, namespace: int, keys: Iterable[int]
     ) -> dict[tuple[int, int], StoredWeight]:
-        """The ``co_used`` edges of a namespace (by key) that leave these nodes, by both ends."""
+        """Read the ``co_used`` edges of a namespace (by key) that leave the nodes ``keys``.
+
+        They are by keys of both ends.
+        """
         query = (
             sa.select(
                 overlay.c.source,
@@ -246,7 +264,10 @@ class HealthQueries(Queries):
 def _sample_condition(
     connection: sa.Connection, table: sa.Table, own: Sequence[Any], limit: int
 ) -> tuple[float, sa.ColumnElement[bool]]:
-    """The share of rows to read, and the condition on their source that selects them."""
+    """Compute the share of rows to read, and the condition on their source that selects them.
+
+    ``own`` are conditions on the rows of the table; about ``limit`` of those are selected.
+    """
     total = connection.scalar(sa.select(sa.func.count()).select_from(table).where(*own)) or 0
     if total <= limit:
         return 1.0, sa.true()
@@ -255,7 +276,10 @@ def _sample_condition(
 
 
 def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:
-    """Random keys in [low, high], so many that about ``limit`` of them exist."""
+    """Draw random keys in [low, high], so many that about ``limit`` of them exist.
+
+    ``total`` is the number of keys that exist.
+    """
     span = high - low + 1
     size = min(span, limit * _MAX_DRAWS, -(-limit * span // total))
     drawn = np.random.default_rng(_SEED).choice(span, size=size, replace=False)
@@ -311,7 +335,11 @@ class HealthMeasurements:
 def count_edges(
     rows: Iterable[EdgeGroup], exponent: float, tiers: TierSettings, share: float = 1.0
 ) -> EdgeTally:
-    """Count edges by their effective weights in a namespace."""
+    """Count edges by tier, and those that fade or lead to another document.
+
+    ``exponent`` is the decay of the namespace now; ``share`` is the part of all edges that ``rows``
+    has.
+    """
     by_tier = dict.fromkeys(Tier, 0)
     fading = faded = within = crossing = 0
     for row in rows:
@@ -362,7 +390,7 @@ class Metric:
 
     @property
     def side(self) -> Side | None:
-        """The end at which it has left its range; None if it has not, or is not judged."""
+        """The end of the range that the value is beyond; None if it is within, or is not judged."""
         if self.in_range is not False or self.value is None:
             return None
         return "low" if self.value < self.low else "high"
@@ -443,7 +471,10 @@ def assess_health(
     turn: int,
     created: float,
 ) -> HealthReport:
-    """Compute the metrics, and judge them by their ranges."""
+    """Compute the metrics, and judge them by their ranges.
+
+    ``turn`` is the number of the namespace's last turn, ``created`` the time of the report.
+    """
     metrics = tuple(_judge(name, _METRICS[name](measured), settings) for name in METRICS)
     edges = {
         "structure": _count_by_tier(measured.structure),
@@ -555,7 +586,10 @@ def _measure_ratio(both: tuple[EdgeTally, ...], part: str, whole: str, what: str
 
 
 def _estimate(both: tuple[EdgeTally, ...], name: str) -> float:
-    """Extrapolate a count from the sampled edges to all edges."""
+    """Extrapolate a count from the sampled edges to all edges.
+
+    ``name`` is that of a count of :class:`EdgeTally`; those of ``both`` groups are added up.
+    """
     return sum(float(getattr(of, name)) / of.share for of in both)
 
 
@@ -573,8 +607,8 @@ def measure_health(
 ) -> HealthReport:
     """Measure the health of a namespace.
 
-    ``held`` asks the vector index which of some nodes it holds. No report is stored for a namespace
-    without turns.
+    ``held`` selects, of some ids, those that the vector index holds; None does not look. If
+    ``record``, the report is stored, unless the namespace has no turns.
     """
     store.flush()
     clock = store.walk.get_clock(namespace)
@@ -594,7 +628,7 @@ def project_dormant_share(
 ) -> HealthReport:
     """Replace the dormant share of a report by the one after ``turns``, if that is out of range.
 
-    Until then edges decay as if they were not used.
+    The prediction assumes that no edge is used until then.
     """
     clock = store.walk.get_clock(namespace)
     own = apply_knobs(settings, clock.knobs)
@@ -615,14 +649,17 @@ def project_dormant_share(
 
 
 def load_past_reports(store: Store, namespace: str, limit: int) -> list[HealthReport]:
-    """Load the latest stored reports of a namespace, oldest first."""
+    """Load the latest ``limit`` stored reports of a namespace, oldest first."""
     return [HealthReport.from_dict(kept) for kept in HealthQueries(store).history(namespace, limit)]
 
 
 def collect_measurements(
     store: Store, clock: Clock, settings: Settings, held: FindExisting | None
 ) -> HealthMeasurements:
-    """Collect the measurements that health is computed from, for the namespace of ``clock``."""
+    """Collect the measurements that health is computed from, for the namespace of ``clock``.
+
+    ``held`` selects, of some ids, those that the vector index holds; None does not look.
+    """
     health, tiers = settings.health, settings.tiers
     reads = HealthQueries(store)
     (chunks, tokens), keys = reads.corpus(), reads.sample(health.max_nodes)
@@ -654,7 +691,11 @@ def collect_measurements(
 def _find_rejoined(
     store: Store, clock: Clock, pieces: Mapping[int, str], habitual: float
 ) -> set[str]:
-    """Find split nodes with only one part left, or with two parts used together again."""
+    """Find split nodes with only one part left, or with two parts used together again.
+
+    ``pieces`` has the id of the whole by key of the part; ``habitual`` is the least weight of an
+    edge between parts used together.
+    """
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
         pieces[source]

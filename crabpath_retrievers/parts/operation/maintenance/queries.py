@@ -37,10 +37,11 @@ def find_awaited_turns(connection: sa.Connection) -> list[str]:
 def find_old_episodes(
     connection: sa.Connection, namespace: int, keep: int
 ) -> tuple[list[str], list[int]] | None:
-    """Return what was left by feedback before the last ``keep``; None without such feedback.
+    """Find what was left by feedback before the last ``keep``; None without such feedback.
 
-    These are the ids of the episodes that no later feedback added to, and the sequence numbers of
-    the stored effects of that feedback.
+    Returns:
+        Ids of the episodes that no later feedback added to; and the numbers of the stored effects
+        of that feedback.
     """
     sequence, own = feedback_effects.c.sequence, feedback_effects.c.namespace == namespace
     newest = sa.select(sequence).where(own).order_by(sequence.desc())
@@ -169,9 +170,12 @@ class MaintenanceQueries(Queries):
             yield [(key, decode_vector(vector)) for key, vector in rows]
 
     def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
-        """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
+        """Count the deletable records before the last ``keep`` turns.
 
-        Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
+        Records that waiting feedback refers to are not deletable.
+
+        Returns:
+            The number; and the number of the newest of these turns, None if there are none.
         """
         in_namespace = turns.c.namespace == namespace
         newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())

@@ -31,11 +31,13 @@ def find_faded_weights(
 ) -> tuple[list[LearnedWeight], list[LearnedWeight]]:
     """Find the weights that no walk follows any more.
 
-    First those of text edges that have decayed to the prior, then edges made by learning alone that
-    have decayed to about 0.
+    Weights changed within the last ``age`` turns of the settings stay, and so do edges to nodes of
+    the highest authority, which do not decay. ``exponent`` is the decay now, ``half_life`` that of
+    weights, in turns.
 
-    Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
-    authority, which do not decay.
+    Returns:
+        Weights of text edges that have decayed to the prior; and those of edges made by learning
+        alone that have decayed to about 0.
     """
     aged = settings.min_age_turns * math.log(2.0) / half_life
     at_floor, pruned = list[LearnedWeight](), list[LearnedWeight]()
@@ -58,9 +60,9 @@ def find_faded_weights(
 def compute_survival_score(note: AutoNote, unseen: int, settings: MaintenanceSettings) -> float:
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
-    The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
-    remove successful notes first; here it is added. The unit of age is
-    ``settings.min_age_turns`` turns.
+    Age is the number of turns ``unseen``, in units of ``settings.min_age_turns``. The CrabPath v2
+    specification (docs/bibliography.md) subtracts the success rate, which would remove successful
+    notes first; here it is added.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0
@@ -77,11 +79,9 @@ def is_expired(
 ) -> bool:
     """Whether an automatic note is to be removed.
 
-    A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
-    is removed, unless it has authority, a strong edge, or a score of at least 0.
-
-    ``unseen`` counts turns since it was last used or returned; an edge of absolute weight
-    ``strong`` keeps it.
+    A note that was not returned for ``probation`` turns is no longer retrieved. After twice as many
+    it is removed, unless it has authority, an edge of at least the absolute weight ``strong``, or a
+    score of at least 0. ``unseen`` counts the turns since the note was last used or returned.
     """
     return (
         unseen > 2 * probation
@@ -119,7 +119,10 @@ def find_neighbours(
 def make_similar_edges(
     keys: Sequence[int], near: Sequence[Sequence[tuple[float, int]]], prior: float
 ) -> Iterator[Edge]:
-    """Yield edges to and from the nearest nodes, with the prior of ``similar`` edges."""
+    """Yield edges to and from the nearest nodes, with the weight ``prior``.
+
+    ``near`` has the nearest of each of ``keys``, as similarity and key.
+    """
     for key, neighbours in zip(keys, near, strict=True):
         for _, other in neighbours:
             for source, target in ((key, other), (other, key)):

@@ -123,7 +123,8 @@ class MaintenanceRunner:
     ) -> MaintenanceReport:
         """Run steps, in the order of ``MAINTENANCE_STEPS``.
 
-        Queries and learning continue meanwhile; a learner with a conflicting write retries.
+        Queries and learning continue meanwhile; a learner with a conflicting write retries. If
+        ``dry_run``, nothing is changed.
         """
         steps = parse_texts(steps, name="steps")
         unknown = [step for step in steps if step not in MAINTENANCE_STEPS]
@@ -152,8 +153,8 @@ class MaintenanceRunner:
     def undo(self, run: str) -> None:
         """Undo the changes of a maintenance run; what was learned since stays.
 
-        The empty id, of a run without changes, does nothing. Deleted turn records and notes are not
-        restored.
+        An empty id, which a run without changes has, does nothing. Deleted turn records and notes
+        are not restored.
         """
         if not run:
             return
@@ -190,7 +191,10 @@ class MaintenanceRunner:
         return len(names), 0, {"out of range": ill}
 
     def _run_autotuner(self, run: str, *, asked: bool) -> StepCounts:
-        """Tune the knobs of every namespace, if enabled or if it is the only step."""
+        """Tune the knobs of every namespace, if the settings enable it or a user ``asked`` for it.
+
+        ``run`` is the id of the maintenance run.
+        """
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()

@@ -81,7 +81,10 @@ MALFORMED = (
 
 @cache
 def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict[str, Any]]:
-    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others."""
+    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others.
+
+    ``dimension`` is that of vectors; None if the archive has none.
+    """
     read = _build_validator(EXPORTED[table].c)
     stored = EXPORTED[table].name
     missing = {name: value for (of, name), value in _LATER_COLUMNS.items() if of == stored}
@@ -332,7 +335,7 @@ def _require_id(text: str) -> None:
 
 
 def _require_fact(name: str, value: str) -> None:
-    """Refuse a row of ``meta`` that cannot be read."""
+    """Refuse the row ``name`` of ``meta`` if its ``value`` cannot be read."""
     if name in LOCAL_META:
         msg = f"{name} is local to one store"
         raise ValueError(msg)
@@ -422,7 +425,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> "Manifest":
-        """The inverse of :meth:`to_bytes`."""
+        """Read a manifest from :meth:`to_bytes`; ``name`` is that of the archive in messages."""
         try:
             found = from_json(data, allow_inf_nan=False)
             foreign = found["format"] != FORMAT
@@ -484,7 +487,7 @@ class Archive:
     """An archive whose members are present, known and undamaged."""
 
     def __init__(self, file: ZipFile, manifest: Manifest, name: str) -> None:
-        """Read from a verified ``file``; ``name`` is used in messages."""
+        """Keep a verified ``file`` to read from; ``name`` is used in messages."""
         self._file, self.manifest, self._name = file, manifest, name
         named = manifest.embedder
         self._dimension = None if named is None else parse_dimension(named)
@@ -529,7 +532,7 @@ class Archive:
                 yield line
 
     def _require_embedder(self, name: str, row: Row) -> None:
-        """Refuse a store whose embedder differs from that in the manifest."""
+        """Refuse a row of the table ``name`` with another embedder than that of the manifest."""
         named = name == "meta" and row["name"] == "embedder"
         if named and row["value"] != self.manifest.embedder:
             raise ValueError
@@ -579,7 +582,10 @@ def _read_manifest(file: ZipFile, name: str) -> Manifest:
 
 
 def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
-    """Refuse members that are unknown, duplicate or missing."""
+    """Refuse members that are unknown, duplicate or missing, by the manifest.
+
+    ``name`` is that of the archive in messages.
+    """
     known = {MANIFEST_NAME, *(f"{member}.jsonl" for member in (*EXPORTED, DOCUMENTS))}
     listed = {MANIFEST_NAME, *(f"{member}.jsonl" for member in manifest.rows)}
     there = file.namelist()
@@ -594,7 +600,10 @@ def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
 
 
 def _require_undamaged(file: ZipFile, name: str) -> None:
-    """Refuse members whose bytes do not agree with their check sums."""
+    """Refuse members whose bytes do not agree with their check sums.
+
+    ``name`` is that of the archive in messages.
+    """
     try:
         damaged = file.testzip()
     except _DAMAGE:

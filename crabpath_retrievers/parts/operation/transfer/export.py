@@ -37,7 +37,7 @@ class Dump:
     """One consistent state of a store, read table by table in blocks of rows."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        """Read on ``connection``, whose statements all see one state of the store."""
+        """Keep a connection, on which all statements see one state of the store."""
         self._connection = connection
 
     def require_finished(self) -> None:
@@ -76,7 +76,10 @@ class Dump:
         return found
 
     def rows(self, name: str, where: sa.ColumnElement[bool]) -> Iterator[list[Row]]:
-        """Yield the rows of a table in blocks, in order of the primary key."""
+        """Yield the rows of a table in blocks, in order of the primary key.
+
+        ``where`` is the condition on the rows.
+        """
         table = TABLES[name]
         query = sa.select(table).where(where).order_by(*table.primary_key.columns)
         streamed = query.execution_options(yield_per=_AT_ONCE)
@@ -138,7 +141,10 @@ ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 def _write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable]) -> Manifest:
     """Write an archive to a temporary file, and rename it when it is complete.
 
-    The given manifest has no row counts, the returned one has; tables are read once, in order.
+    The tables are read once, in order.
+
+    Returns:
+        The manifest, with the row counts that the given one lacks.
     """
     rows: dict[str, int] = {}
     with open_replacement(path, str(path)) as file, ZipFile(file, "w") as archive:
@@ -159,7 +165,7 @@ def _open_member(archive: ZipFile, name: str) -> IO[bytes]:
 
 
 def _write_rows(member: IO[bytes], blocks: Iterable[Sequence[Row]]) -> int:
-    """Write rows as JSON lines; returns how many."""
+    """Write rows as JSON lines into a member of the archive; return how many."""
     count = 0
     for rows in blocks:
         count += len(rows)
@@ -208,7 +214,10 @@ def export_archive(
 def _read_namespace(
     dump: Dump, selected: Mapping[str, sa.ColumnElement[bool]]
 ) -> Iterator[ArchiveTable]:
-    """Yield the tables of a namespace, then the ids of the nodes that their rows refer to."""
+    """Yield the tables of a namespace, and last the ids of the nodes that their rows refer to.
+
+    ``selected`` has the condition on the rows of each table.
+    """
     asked = NodeCollector()
     for name, where in selected.items():
         yield name, _collect_nodes(name, dump.rows(name, where), asked)

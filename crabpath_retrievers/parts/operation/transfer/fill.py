@@ -58,9 +58,11 @@ def import_store(
 ) -> ImportResult:
     """Write all rows of another store, with their keys; vectors are queued for the index.
 
-    Blocks are read once, within the transaction, of an empty store. ``last`` is the highest key
-    that each table with generated keys has assigned; ``origin`` identifies the copied store, so
-    that a repeated import is recognised.
+    Args:
+        tx: The transaction, of an empty store.
+        blocks: The rows, which are read once, within the transaction.
+        last: Highest key that each table with generated keys has assigned.
+        origin: Identifies the copied store, so that a repeated import is recognised.
     """
     tx.touches_corpus = True
     for table in (s.nodes, s.namespaces, s.feedback, s.staging):
@@ -90,7 +92,7 @@ def _set_level(row: Row) -> Row:
 
 
 def _set_last_key(tx: Transaction, table: sa.Table, last: int) -> None:
-    """Continue the sequence of a table, so that keys of deleted rows are not reused either."""
+    """Continue the keys of a table after ``last``, so that those of deleted rows are not reused."""
     if last == 0:
         return
     if tx.connection.dialect.name == "postgresql":
@@ -136,8 +138,12 @@ def import_namespace(
 
     Rows that refer to a document which does not exist here are left out.
 
-    It was named ``former`` there; ``documents`` are the ids by key there. Blocks are read once,
-    within the transaction, each table after those that it refers to.
+    Args:
+        tx: The transaction.
+        namespace: Name of the namespace here.
+        former: Its name in the other store.
+        documents: Ids of documents by key in the other store.
+        blocks: The rows, which are read once; each table comes after those that it refers to.
     """
     tx.touches_corpus = True
     if tx.find_key(namespace) is not None:
@@ -175,14 +181,14 @@ class _NamespaceImport:
         return ImportResult(self._name, *counts, len(self._missing))
 
     def _find_keys(self, documents: Mapping[int, str]) -> dict[int, int]:
-        """Map former keys of documents to their keys here, if they exist here."""
+        """Map former keys of documents, given with their ids, to keys here; others are left out."""
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner == 0)
         found = self._tx.select_in(query, s.nodes.c.id, documents.values())
         here = {node: key for node, key in found}
         return {key: here[node] for key, node in documents.items() if node in here}
 
     def add(self, table: str, rows: Iterable[Row]) -> None:
-        """Write rows of one table; those without a document of theirs are left out."""
+        """Write rows of one table; rows that refer to documents not in this store are left out."""
         known = [new for row in rows if (new := self._translate(table, row)) is not None]
         if table in {"nodes", "turns"}:
             self._rename_taken(table, [row["id"] for row in known])
@@ -208,7 +214,7 @@ class _NamespaceImport:
             return None
 
     def _rename_taken(self, table: str, ids: Iterable[str]) -> None:
-        """Choose new ids for those that this store uses for something else."""
+        """Choose new ids for those of the ``ids`` that this store uses for something else."""
         column = TABLES[table].c.id
         query = sa.select(column).where(*([s.nodes.c.owner <= 0] if table == "nodes" else []))
         for (taken,) in self._tx.select_in(query, column, ids):
@@ -216,7 +222,7 @@ class _NamespaceImport:
             self._ids[table][taken] = f"{_AUTO}{digest}" if taken.startswith(_AUTO) else digest
 
     def _rename(self, table: str, row: dict[str, Any]) -> None:
-        """Translate the keys of a row to those of this store."""
+        """Replace name and ids in a row of ``table`` by those that were chosen in this store."""
         if table == "namespaces":
             row["name"] = self._name
         if table == "episodes" and row["id"] == hash_question(self._former, row["query"]):
@@ -300,7 +306,7 @@ _NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen", "learn
 
 
 def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
-    """Replace the ids of notes in a turn record, or in a part of it."""
+    """Replace the ids of ``notes`` in a turn record, or in a part of it, by new ones."""
     if isinstance(value, list):
         return [replace_node_ids(item, notes) for item in value]
     if not isinstance(value, dict):
@@ -317,7 +323,13 @@ def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
 
 
 def select_namespace(archive: Archive, namespace: str | None) -> str | None:
-    """Return the namespace to import; None for the whole store."""
+    """Return the name in the archive of the namespace to import; None for the whole store.
+
+    ``namespace`` None takes what the archive is of.
+
+    Raises:
+        InvalidInputError: The archive does not contain the namespace.
+    """
     wanted = archive.manifest.namespace if namespace is None else namespace
     if wanted is None:
         return None
@@ -348,8 +360,8 @@ def fill_namespace(
 ) -> ImportResult:
     """Write the learned data of a namespace into a store with the same documents.
 
-    ``former`` is its name in the archive; with ``replace`` the namespace of this ``name`` is
-    forgotten first.
+    ``former`` is the name in the archive, ``name`` that in the store. If ``replace``, the namespace
+    ``name`` is forgotten first.
     """
     changes: list[Change] = [Write(forget_namespace, name)] if replace else []
     changes += _check_embedder(store, archive.manifest.embedder)
@@ -362,7 +374,11 @@ def fill_namespace(
 
 
 def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
-    """Refuse vectors of another embedder; a store without one adopts that of the archive."""
+    """Refuse vectors of another embedder; a store without one adopts that of the archive.
+
+    ``text`` is the stored description of the archive's embedder; None if it has none. The changes
+    are those that adopt it.
+    """
     if text is None:
         return []
     known = store.catalog.meta().get("embedder")

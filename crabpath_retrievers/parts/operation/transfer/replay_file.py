@@ -33,9 +33,10 @@ _TEXTS = ("correction", "text", "answer", "output", "value")
 def read_table(path: Path, fields: Sequence[str]) -> Iterator[tuple[int, bytes, str]]:
     """Yield rows of a CSV file: number of the last line, JSON object, why it cannot be read.
 
-    The first row names the columns, in small or capital letters; those that are no ``fields`` are
-    left out, and so are empty cells. Commas, semicolons or tabs stand between cells, ``|``, ``;``
-    or line breaks between the documents of one cell.
+    The reason is empty for a row that can be read. The first row names the columns, in small or
+    capital letters; columns that are no ``fields`` are left out, and so are empty cells. Cells are
+    separated by commas, semicolons or tabs; the documents of one cell by ``|``, ``;`` or line
+    breaks.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         header = file.readline()
@@ -78,12 +79,13 @@ def _parse_cell(name: str, cell: str) -> Any:
 def parse_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a run that LangSmith's client exported to fields of a replay line.
 
-    ``feedback`` is a list of its feedback, oldest first, of which the last with a score or a
-    correction counts; without one ``feedback_stats`` does, the means by key. Keys and outcomes are
-    those of :class:`OutcomePolicy`. A correction may name the right documents.
+    ``feedback`` of the run is a list, oldest first: the last one with a score or a correction
+    counts. Without a list, ``feedback_stats`` counts, the means by key. Keys and outcomes are those
+    of :class:`OutcomePolicy`. A correction may name the right documents.
 
     Raises:
-        InvalidInputError: It has no question, or a score that is none, or is a step of another run.
+        InvalidInputError: The run has no question, or a score that is no number, or is a step of
+            another run.
     """
     question = _find_question(run["inputs"])
     if question is None:
@@ -98,7 +100,10 @@ def parse_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_feedback(run: Mapping[str, Any], policy: OutcomePolicy) -> dict[str, Any]:
-    """Read the feedback about a run as fields of a replay line; empty if none counts."""
+    """Read the feedback about a run as fields of a replay line; empty if none counts.
+
+    ``policy`` says which keys count, and how much.
+    """
     listed = run.get("feedback")
     for given in reversed(listed if isinstance(listed, list) else []):
         if isinstance(given, Mapping) and given.get("key") in policy.feedback_keys:
@@ -126,7 +131,10 @@ def _convert_feedback(
 
 
 def _find_question(inputs: Any) -> str | None:
-    """Find the question in the inputs of a run: a field, or the last message of a person."""
+    """Find the question in the inputs of a run: a field, or the last message of a person.
+
+    None if there is none.
+    """
     if isinstance(inputs, str):
         return inputs
     if isinstance(inputs, list):
@@ -150,7 +158,10 @@ def _read_message(message: Any) -> str | None:
 
 
 def parse_correction(correction: object) -> tuple[str | None, tuple[str, ...]]:
-    """Parse a correction: the right answer in words, and the ids of the right documents."""
+    """Parse a correction to the right answer in words, and the ids of the right documents.
+
+    The answer is None, and the ids are empty, if the correction has none.
+    """
     if isinstance(correction, str):
         return correction.strip() or None, ()
     if not isinstance(correction, Mapping):
