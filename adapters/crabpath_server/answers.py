@@ -38,6 +38,14 @@ class ApiOutput(BaseModel):
     )
 
 
+class Download(ApiOutput):
+    """A file."""
+
+    name: str
+    kind: str
+    file: Any = Field(exclude=True)
+
+
 class _SentRecord:
     """Marks a field of a model whose record is sent as an object."""
 

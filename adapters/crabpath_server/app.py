@@ -22,6 +22,7 @@ try:
     from starlette.datastructures import Headers, MutableHeaders
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
+    from starlette.middleware.gzip import GZipMiddleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import BaseRoute, Route
@@ -42,8 +43,9 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.access import Access, Grant, read_token
-from crabpath_server.answers import dump_answer
+from crabpath_server.answers import Download, dump_answer
 from crabpath_server.endpoints import (
+    NAMESPACE_HEADER,
     ApiInput,
     Call,
     Endpoint,
@@ -53,7 +55,7 @@ from crabpath_server.journal import REQUEST_ID, Entry, begin_entry, get_entry
 from crabpath_server.mcp import McpEndpoint
 from crabpath_server.metrics import start_metrics, write_metrics
 from crabpath_server.names import SourceNames
-from crabpath_server.openapi import NAMESPACE_HEADER, describe_api
+from crabpath_server.openapi import describe_api
 from crabpath_server.page import make_page_routes
 from crabpath_server.probe import Probe, announce_leaving, is_leaving
 from crabpath_server.problems import (
@@ -65,11 +67,13 @@ from crabpath_server.problems import (
     answer_error,
     answer_http_exception,
 )
+from crabpath_server.repeats import IDEMPOTENCY_KEY, Repeats
 from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_LEAST_ZIPPED, _ZIP_LEVEL = 4096, 4  # bytes of an answer; the fastest levels are half as good
 _UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
 _IDLE_SECONDS = 30  # until a connection is closed on which no whole request has come
 _LEAVING_SECONDS = 3  # after SIGTERM, in which balancers find out and new requests are answered
@@ -137,7 +141,7 @@ def create_app(
     rates = limits.requests_per_minute, limits.feedbacks_per_hour
     room, probe = Room(limits.requests, limits.body_bytes, *rates), Probe(memory)
     names = SourceNames(memory)
-    served = _Served(memory, access, limits, room, probe, names)
+    served = _Served(memory, access, limits, room, probe, names, Repeats())
     resources = [
         Route(path.replace(":path}", ":text}"), _Resource(methods, served))
         for path, methods in by_path.items()
@@ -169,7 +173,10 @@ def create_app(
             Route("/mcp", mcp, methods=["POST"]),
             *more,
         ],
-        middleware=[Middleware(_Gate, access=access, limits=limits, names=names)],
+        middleware=[
+            Middleware(_Gate, access=access, limits=limits, names=names),
+            Middleware(GZipMiddleware, minimum_size=_LEAST_ZIPPED, compresslevel=_ZIP_LEVEL),
+        ],
         exception_handlers={HTTPException: answer_http_exception},
     )
     app.router.redirect_slashes = False
@@ -337,6 +344,7 @@ class _Served:
     room: Room
     probe: Probe
     names: SourceNames
+    repeats: Repeats
 
 
 class _Resource:
@@ -381,12 +389,20 @@ class _Resource:
             )
         turn = served.room.wait_for_slow(grant) if endpoint.is_slow else nullcontext()
         try:
-            answering = _answer(partial(endpoint.answer, *places, **options), turn)
+            ask = partial(_answer, partial(endpoint.answer, *places, **options), turn)
+            key = request.headers.get(IDEMPOTENCY_KEY) if endpoint.has_key else None
+            if key is None:
+                answering = ask()
+            else:
+                sender, body = grant.token, await request.body()
+                answering = served.repeats.answer(sender, key, body, ask)
             with act_for(grant.token):
                 answer = await asyncio.wait_for(answering, seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         entry.turn = getattr(answer, "turn_id", None) or entry.turn
+        if isinstance(answer, Download):
+            return _send_file(answer)
         return Response(
             await _write_json(answer, names),
             503 if isinstance(answer, Readiness) and not answer.ready else 200,
@@ -408,6 +424,16 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
+
+
+def _send_file(answer: Download) -> StreamingResponse:
+    def read() -> Iterator[bytes]:
+        with answer.file as file:  # closed where the client has left, too
+            yield from iter(partial(file.read, 1 << 16), b"")
+
+    saved = f'attachment; filename="{answer.name}"'
+    headers = {"Cache-Control": "no-store", "Content-Disposition": saved}
+    return StreamingResponse(read(), headers=headers, media_type=answer.kind)
 
 
 async def _answer(ask: Callable[[], Awaitable[object]], turn: Any) -> object:

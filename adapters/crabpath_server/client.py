@@ -351,12 +351,15 @@ class ServedMemory(CrabPath):
         under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         words: str | None = None,
+        after: str | None = None,
         limit: int = 100,
     ) -> list[Document]:
         """As :meth:`CrabPath.documents`, without ``filter``; at most 1,000."""
         if filter is not None:
             raise _NotServedError
-        found = self._get("/documents", None, source=source, under=under, q=words, limit=limit)
+        found = self._get(
+            "/documents", None, source=source, under=under, q=words, after=after, limit=limit
+        )
         return [_to_document(chunk) for chunk in found["documents"]]
 
     def sources(
@@ -367,9 +370,11 @@ class ServedMemory(CrabPath):
         found: dict[str, int] = read["sources"]
         return found
 
-    def notes(self, *, namespace: str | None = None, limit: int = 100) -> list[NoteRecord]:
+    def notes(
+        self, *, namespace: str | None = None, before: str | None = None, limit: int = 100
+    ) -> list[NoteRecord]:
         """As :meth:`CrabPath.notes`; at most 1,000."""
-        found = self._get("/notes", namespace, limit=limit)["notes"]
+        found = self._get("/notes", namespace, after=before, limit=limit)["notes"]
         return [NoteRecord(**note) for note in found]
 
     def turns(

@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 MOST_CHARACTERS = 50_000
 """Of a question, or of another text that lists repeat; lists hold up to 1,000 of them."""
 
+NAMESPACE_HEADER = "CrabPath-Namespace"
+
 DEFAULT_RESULTS = 8
 """Documents of an answer to a model, which reads their titles, and fetches what it needs."""
 
@@ -159,6 +161,7 @@ class Endpoint:
             the name and the data of each event; the last one is ``answer``.
         event: Record or model of the data of its other events.
         is_slow: Whether ``Limits.slow_seconds`` applies to it, not ``answer_seconds``.
+        has_key: Whether ``Idempotency-Key`` names a request, which is answered once.
     """
 
     route: str | None
@@ -168,6 +171,7 @@ class Endpoint:
     stream: Streaming | None = None
     event: type | None = None
     is_slow: bool = False
+    has_key: bool = False
 
     @property
     def method(self) -> str:

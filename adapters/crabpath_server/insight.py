@@ -7,13 +7,16 @@ maintenance concern others that the token grants.
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.records import EdgeKind
-from crabpath_retrievers.errors import ForbiddenError, NotFoundError
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import ForbiddenError, InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.lift import Lift
 from crabpath_retrievers.parts.operation.maintenance.health import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
@@ -30,8 +33,8 @@ from crabpath_retrievers.storage.read.history import (
 )
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
-from crabpath_server.answers import ApiOutput, AuthorityName, Sent, TierName
-from crabpath_server.endpoints import ApiInput, Call, Limit
+from crabpath_server.answers import ApiOutput, AuthorityName, Download, Sent, TierName
+from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Call, Limit
 from crabpath_server.judging import bound_authority
 
 _MOST_CHANGES = 1000  # of one turn
@@ -372,6 +375,45 @@ async def unfreeze(call: Call) -> FrozenState:
     """Let the namespace learn again."""
     await call.memory.aio.namespaces.unfreeze(call.namespace)
     return FrozenState(namespace=call.namespace, frozen=False)
+
+
+class ForgetNamespaceBody(ApiInput):
+    """What is deleted."""
+
+    confirm: str = Field(description="Name of the namespace of the request, against mistakes.")
+    erase: bool = Field(
+        default=False, description="Whether files are written anew, so that no byte of it stays."
+    )
+
+
+class ForgottenNamespace(ApiOutput):
+    """Counts of what was deleted."""
+
+    notes: int
+    turns: int
+    feedback: int
+    episodes: int
+    snapshots: int
+
+
+async def forget_namespace(call: Call, body: ForgetNamespaceBody) -> ForgottenNamespace:
+    """Delete all that the namespace asked, said, was taught and has learned."""
+    if body.confirm != call.namespace:
+        msg = (
+            f"confirm must be the name of the namespace, {call.namespace!r}, "
+            f"not {format_value(body.confirm)}: name another one in {NAMESPACE_HEADER}"
+        )
+        raise InvalidInputError(msg)
+    found = await call.memory.aio.forget(namespace=call.namespace, erase=body.erase)
+    return ForgottenNamespace.model_validate(found)
+
+
+async def export_namespace(call: Call) -> Download:
+    """Export all that the namespace asked, said, was taught and has learned, as an archive."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "namespace.crabpath"
+        await call.memory.aio.transfer.export(path, namespace=call.namespace)
+        return Download(name=path.name, kind="application/zip", file=path.open("rb"))
 
 
 class AuditList(ApiOutput):

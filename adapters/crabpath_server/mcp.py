@@ -45,6 +45,7 @@ from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import ApiOutput
 from crabpath_server.endpoints import (
     DEFAULT_RESULTS,
+    NAMESPACE_HEADER,
     ApiInput,
     Call,
     Endpoint,
@@ -54,7 +55,6 @@ from crabpath_server.endpoints import (
 )
 from crabpath_server.journal import get_entry
 from crabpath_server.names import SourceNames
-from crabpath_server.openapi import NAMESPACE_HEADER
 from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
 from crabpath_server.tokens import RIGHTS

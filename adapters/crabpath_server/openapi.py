@@ -10,11 +10,10 @@ from pydantic.json_schema import models_json_schema
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.memory.services import Readiness
-from crabpath_server.answers import ApiOutput, Sent, find_model
-from crabpath_server.endpoints import ApiInput, Endpoint
+from crabpath_server.answers import ApiOutput, Download, Sent, find_model
+from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Endpoint
 from crabpath_server.problems import PROBLEM
-
-NAMESPACE_HEADER = "CrabPath-Namespace"
+from crabpath_server.repeats import IDEMPOTENCY_KEY
 
 STATUSES = {
     400: "Something cannot be used as given.",
@@ -139,6 +138,15 @@ def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
                 "description": "Another namespace of the token than its first; percent-encoded.",
             }
         )
+    if endpoint.has_key:
+        parameters.append(
+            {
+                "name": IDEMPOTENCY_KEY,
+                "in": "header",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+                "description": "The same request again with the same key has the former answer.",
+            }
+        )
     if endpoint.input is not None and endpoint.method != "POST":
         parameters += _describe_query(endpoint.input)
     return parameters
@@ -165,6 +173,8 @@ def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
 def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     output = {"schema": schemas[endpoint.output]}
     content: dict[str, Any] = {"application/json": output}
+    if endpoint.output is Download:
+        content = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
     answers: dict[str, Any] = {
         "200": {"description": _first_line(endpoint.output), "content": content}
     }

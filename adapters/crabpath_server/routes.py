@@ -26,6 +26,10 @@ from crabpath_server.judging import bound_correction, bound_feedback, find_last_
 _DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
 
 
+After = Annotated[str | None, Field(description="The next of the page before this one.")]
+Next = Annotated[str | None, Field(description="Where the next page begins; null at the end.")]
+
+
 class Health(ApiOutput):
     """The server answers."""
 
@@ -208,6 +212,28 @@ class SearchAnswer(ApiOutput):
     documents: list[FoundDocument]
 
 
+class BatchBody(ApiInput):
+    """Questions to answer at once."""
+
+    questions: list[QueryBody] = Field(min_length=1, max_length=100)
+
+
+class BatchAnswer(ApiOutput):
+    """Answers in the order of their questions."""
+
+    answers: list[QueryAnswer]
+
+
+async def ask_all(call: Call, body: BatchBody) -> BatchAnswer:
+    """Answer several questions; one that cannot be used refuses all."""
+    asked = [asyncio.ensure_future(ask(call, question)) for question in body.questions]
+    try:
+        return BatchAnswer(answers=await asyncio.gather(*asked))
+    finally:
+        for one in asked:
+            one.cancel()
+
+
 async def search(call: Call, body: SearchBody) -> SearchAnswer:
     """Find the nearest documents as a plain vector store would; no turn is recorded."""
     found = await call.memory.aio.similarity_search(body.text, k=body.k)
@@ -250,6 +276,7 @@ class DocumentList(ApiOutput):
     """Chunks of the memory."""
 
     documents: list[StoredDocument]
+    next: Next
 
 
 class WholeDocument(StoredDocument):
@@ -271,6 +298,7 @@ class SourceCounts(ApiOutput):
     """Sources by name, each with the number of its chunks."""
 
     sources: dict[str, int]
+    next: Next
 
 
 def _to_stored(document: Document) -> StoredDocument:
@@ -292,6 +320,7 @@ async def list_chunks(
     q: Annotated[
         str | None, Field(description="Words of the text or the title; best matches first.")
     ] = None,
+    after: After = None,
     limit: Limit = 100,
 ) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
@@ -299,9 +328,11 @@ async def list_chunks(
         source=source and await call.names.find_one(source),
         under=await call.names.find_start(under),
         words=q,
-        limit=limit,
+        after=after and await call.names.find_one(after),
+        limit=limit + 1,
     )
-    return DocumentList(documents=[_to_stored(document) for document in found])
+    page = [_to_stored(document) for document in found[:limit]]
+    return DocumentList(documents=page, next=page[-1].id if len(found) > limit else None)
 
 
 async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
@@ -362,18 +393,18 @@ async def delete_source(call: Call, source: str) -> Deleted:
 async def list_sources(
     call: Call,
     under: Annotated[str | None, Field(description="Only those that begin with this text.")] = None,
-    after: Annotated[
-        str | None, Field(description="The last source of the page before this one.")
-    ] = None,
+    after: After = None,
     limit: Limit = 100,
 ) -> SourceCounts:
     """List the sources."""
     found = await call.memory.aio.sources(
         under=await call.names.find_start(under),
         after=after and await call.names.find_one(after),
-        limit=limit,
+        limit=limit + 1,
     )
-    return SourceCounts(sources=found)
+    page = [*found][:limit]
+    last = page[-1] if len(found) > limit else None
+    return SourceCounts(sources={name: found[name] for name in page}, next=last)
 
 
 class FeedbackBody(ApiInput):
@@ -403,6 +434,27 @@ class FeedbackList(ApiOutput):
     """Feedback, newest first."""
 
     feedback: list[Sent[FeedbackRecord]]
+    next: Next
+
+
+class ForgetFeedbackBody(ApiInput):
+    """Selects the feedback to delete: that of a user, of a token, or of both at once."""
+
+    user: str | None = None
+    token: str | None = Field(None, description="Id of the token that gave it.")
+
+
+class ForgottenFeedback(ApiOutput):
+    """Number of feedbacks that were undone, and lost their texts and their user."""
+
+    feedback: int
+
+
+async def forget_feedback(call: Call, body: ForgetFeedbackBody) -> ForgottenFeedback:
+    """Undo all feedback of a user or token in the namespace, and delete what it said."""
+    given = body.to_options()
+    forget = call.memory.aio.learning.forget_feedback
+    return ForgottenFeedback(feedback=await forget(**given, namespace=call.namespace))
 
 
 class UndoBody(ApiInput):
@@ -431,12 +483,15 @@ async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:
     return receipt
 
 
-async def read_feedback(call: Call, turn_id: str | None = None, limit: Limit = 100) -> FeedbackList:
+async def read_feedback(
+    call: Call, turn_id: str | None = None, after: After = None, limit: Limit = 100
+) -> FeedbackList:
     """List the feedback of the namespace."""
     found = await call.memory.aio.learning.feedback(
-        turn_id=turn_id, namespace=call.namespace, limit=limit
+        turn_id=turn_id, namespace=call.namespace, before=after, limit=limit + 1
     )
-    return FeedbackList(feedback=found)
+    last = found[limit - 1].feedback_id if len(found) > limit else None
+    return FeedbackList(feedback=found[:limit], next=last)
 
 
 async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
@@ -508,6 +563,7 @@ class NoteList(ApiOutput):
     """Notes, newest first."""
 
     notes: list[Sent[NoteRecord]]
+    next: Next
 
 
 async def teach(call: Call, body: TeachBody) -> NoteId:
@@ -525,25 +581,20 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 
 
-async def read_notes(call: Call, limit: Limit = 100) -> NoteList:
+async def read_notes(call: Call, after: After = None, limit: Limit = 100) -> NoteList:
     """List the notes of the namespace."""
-    found = await call.memory.aio.notes(namespace=call.namespace, limit=limit)
-    return NoteList(notes=found)
+    found = await call.memory.aio.notes(namespace=call.namespace, before=after, limit=limit + 1)
+    return NoteList(notes=found[:limit], next=found[limit - 1].id if len(found) > limit else None)
 
 
 class TurnList(ApiOutput):
     """Turns, newest first."""
 
     turns: list[Sent[TurnRecord]]
+    next: Next
 
 
-async def read_turns(
-    call: Call,
-    limit: Limit = 100,
-    after: Annotated[
-        str | None, Field(description="The last turn of the page before this one.")
-    ] = None,
-) -> TurnList:
+async def read_turns(call: Call, after: After = None, limit: Limit = 100) -> TurnList:
     """List what the namespace asked."""
-    found = await call.memory.aio.turns(namespace=call.namespace, before=after, limit=limit)
-    return TurnList(turns=found)
+    found = await call.memory.aio.turns(namespace=call.namespace, before=after, limit=limit + 1)
+    return TurnList(turns=found[:limit], next=found[limit - 1].id if len(found) > limit else None)

@@ -627,9 +627,9 @@ def captures_content() -> bool:
 
 @contextmanager
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
-    """Open a span for one query, limit its waiting time, and count and time it in the metrics.
+    """Open a span for the query ``text`` with its options, and count and time it in the metrics.
 
-    ``text`` and ``options`` are those of the query, for the span.
+    Its waiting time is limited to that of the settings.
 
     Yields:
         The span, to which :func:`describe_turn` adds the result.

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, dropwhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -104,13 +104,17 @@ def list_documents(
     wanted: Mapping[str, object] | None,
     words: str | None,
     limit: int,
+    after: str | None,
 ) -> list[Document]:
     """List the chunks of a memory; arguments and result as ``CrabPath.documents``."""
     limit = require_count("limit", limit)
     name, matches = None if source is None else parse_text("source", source), _make_test(wanted)
     start = None if under is None else parse_text("under", under)
+    place = None if after is None else parse_text("after", after)
     if words is None:
-        nodes = services.store.catalog.list_nodes(limit, source=name, under=start, matches=matches)
+        nodes = services.store.catalog.list_nodes(
+            limit, source=name, under=start, matches=matches, after=place
+        )
         return [_to_document(node) for node in nodes]
     found = [
         node
@@ -119,6 +123,10 @@ def list_documents(
         and (start is None or node.source.startswith(start))
         and (matches is None or matches(node.metadata))
     ]
+    if place is not None:
+        rest = dropwhile(lambda node: node.id != place, found)
+        next(rest, None)
+        found = [*rest]
     return [_to_document(node) for node in found[:limit]]
 
 

@@ -41,6 +41,7 @@ from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRec
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_retrievers.storage.write.history import set_frozen
+from crabpath_retrievers.storage.write.learned import drop_said
 from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:
@@ -76,25 +77,33 @@ class MemoryLearning(MemoryPart):
         source: RewardSource | None = None,
         namespace: str | None = None,
         turn_id: str | UUID | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[FeedbackRecord]:
         """List the recorded feedback with its status, newest first.
 
         Args:
-            user: Only feedback of this user.
+            user: Only feedback of this user; None for any.
             source: Only feedback of this source: ``human``, ``self``, ``harvested`` or ``teacher``.
-            namespace: Only feedback of this namespace.
-            turn_id: Only feedback about this turn, by its id or that of the host's run.
+                None for any.
+            namespace: Only feedback of this namespace; None for all.
+            turn_id: Only feedback about this turn, by its id or that of the host's run; None for
+                any.
+            before: Only feedback older than this one: the last one of the list before; None for the
+                newest.
             limit: How many at most, at least 1.
 
         Raises:
             InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no feedback ``before``.
         """
         with limit_waiting(self._services.settings.time_limit):
             limit = require_count("limit", limit)
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             turn = None if turn_id is None else parse_text("turn_id", turn_id)
-            return self._services.store.history.find_feedback(giver, limit, turn=turn)
+            place = None if before is None else parse_text("before", before)
+            history = self._services.store.history
+            return history.find_feedback(giver, limit, turn=turn, before=place)
 
     def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> list[Precedent]:
         """List verdicts on past questions like that of a turn: the past uses of its documents.
@@ -222,8 +231,9 @@ class MemoryLearning(MemoryPart):
         notes that its corrections created.
 
         Args:
-            user: The user whose feedback is undone.
+            user: The user whose feedback is undone; None for any.
             source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
+                None for any.
             token: Instead, or with them: id of the token of a server that gave it.
             namespace: Only feedback of this namespace; None for all.
 
@@ -234,6 +244,31 @@ class MemoryLearning(MemoryPart):
             InvalidInputError: None of the three was given, or one cannot be used.
         """
         return self._services.history.undo_all(user, source, token, namespace)
+
+    @trace_memory("delete_memory", count_records)
+    def forget_feedback(
+        self, *, user: str | None = None, token: str | None = None, namespace: str | None = None
+    ) -> int:
+        """Undo all feedback of a user or token, and delete its answers, corrections and users.
+
+        The questions stay: they belong to the namespace. ``CrabPath.forget(erase=True)`` then takes
+        what was deleted out of the files.
+
+        Args:
+            user: The user whose feedback is deleted.
+            token: Instead, or with ``user``: id of the token of a server that gave it.
+            namespace: Only feedback of this namespace; None for all.
+
+        Returns:
+            The number of feedbacks.
+
+        Raises:
+            InvalidInputError: Neither was given, or an argument cannot be used.
+        """
+        self.undo_all(user=user, token=token, namespace=namespace)
+        giver = FeedbackFilter.of(user=user, source=None, namespace=namespace, token=token)
+        with limit_waiting(self._services.settings.time_limit):
+            return self._services.store.write(drop_said, giver.where())
 
     def anchor(
         self,
@@ -301,7 +336,7 @@ class MemoryLearning(MemoryPart):
             namespace: The namespace that learns.
             k: Documents to retrieve.
             checkpoint: A file that saves the progress; without it every line is looked up in the
-                memory.
+                memory; None for no such file.
             skip_bad: Skip lines that cannot be replayed, and report them.
 
         Raises:
@@ -336,6 +371,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
 
     learn_waiting = off_loop(MemoryLearning.learn_waiting, slow=True)
     feedback = off_loop(MemoryLearning.feedback)
+    forget_feedback = off_loop(MemoryLearning.forget_feedback)
     precedents = off_loop(MemoryLearning.precedents)
     usage = off_loop(MemoryLearning.usage)
     lift = off_loop(MemoryLearning.lift)
@@ -381,7 +417,7 @@ class MemoryNamespaces(MemoryPart):
 
         Args:
             namespace: The namespace.
-            name: A name to find the snapshot by; unique within the namespace.
+            name: A name to find the snapshot by; unique within the namespace; None for none.
 
         Returns:
             The id of the snapshot.

@@ -173,10 +173,14 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
     return logged
 
 
-def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord]:
+def list_notes(
+    store: GraphStore, namespace: str, limit: int, *, before: str | None = None
+) -> list[NoteRecord]:
     """List the newest notes of a namespace; as ``CrabPath.notes``."""
     limit = require_count("limit", limit)
-    return store.notes.list_newest(store.walk.get_clock(parse_namespace(namespace)).key, limit)
+    place = None if before is None else parse_text("before", before)
+    owner = store.walk.get_clock(parse_namespace(namespace)).key
+    return store.notes.list_newest(owner, limit, before=place)
 
 
 def list_turns(

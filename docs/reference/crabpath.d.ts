@@ -78,6 +78,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/query/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer several questions; one that cannot be used refuses all.
+         * @description Right: read.
+         */
+        post: operations["ask_all"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/search": {
         parameters: {
             query?: never;
@@ -188,6 +208,26 @@ export interface paths {
          * @description Right: feedback.
          */
         post: operations["give_feedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/feedback/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo all feedback of a user or token in the namespace, and delete what it said.
+         * @description Right: admin.
+         */
+        post: operations["forget_feedback"];
         delete?: never;
         options?: never;
         head?: never;
@@ -578,6 +618,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/namespaces/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete all that the namespace asked, said, was taught and has learned.
+         * @description Right: admin.
+         */
+        post: operations["forget_namespace"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/namespaces/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export all that the namespace asked, said, was taught and has learned, as an archive.
+         * @description Right: admin.
+         */
+        get: operations["export_namespace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/audit": {
         parameters: {
             query?: never;
@@ -705,6 +785,20 @@ export interface components {
             authority?: "overlay" | "canonical" | "constitutional";
         };
         /**
+         * BatchAnswer
+         * @description Answers in the order of their questions.
+         */
+        BatchAnswer: {
+            answers: components["schemas"]["QueryAnswer"][];
+        };
+        /**
+         * BatchBody
+         * @description Questions to answer at once.
+         */
+        BatchBody: {
+            questions: components["schemas"]["QueryBody"][];
+        };
+        /**
          * ChangeList
          * @description Changes of weights, newest first.
          */
@@ -773,6 +867,8 @@ export interface components {
          */
         DocumentList: {
             documents: components["schemas"]["StoredDocument"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * DocumentUse
@@ -803,6 +899,14 @@ export interface components {
             split?: boolean;
             /** @default null */
             cleanup?: ("incremental" | "full") | null;
+        };
+        /**
+         * Download
+         * @description A file.
+         */
+        Download: {
+            name: string;
+            kind: string;
         };
         /**
          * EdgeBody
@@ -889,6 +993,8 @@ export interface components {
          */
         FeedbackList: {
             feedback: components["schemas"]["FeedbackRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * FeedbackRecord
@@ -931,6 +1037,50 @@ export interface components {
             irrelevant: string[] | null;
             /** @description Id of the token of the server that gave it; null without one. */
             token: string | null;
+        };
+        /**
+         * ForgetFeedbackBody
+         * @description Selects the feedback to delete: that of a user, of a token, or of both at once.
+         */
+        ForgetFeedbackBody: {
+            /** @default null */
+            user?: string | null;
+            /**
+             * @description Id of the token that gave it.
+             * @default null
+             */
+            token?: string | null;
+        };
+        /**
+         * ForgetNamespaceBody
+         * @description What is deleted.
+         */
+        ForgetNamespaceBody: {
+            /** @description Name of the namespace of the request, against mistakes. */
+            confirm: string;
+            /**
+             * @description Whether files are written anew, so that no byte of it stays.
+             * @default false
+             */
+            erase?: boolean;
+        };
+        /**
+         * ForgottenFeedback
+         * @description Number of feedbacks that were undone, and lost their texts and their user.
+         */
+        ForgottenFeedback: {
+            feedback: number;
+        };
+        /**
+         * ForgottenNamespace
+         * @description Counts of what was deleted.
+         */
+        ForgottenNamespace: {
+            notes: number;
+            turns: number;
+            feedback: number;
+            episodes: number;
+            snapshots: number;
         };
         /**
          * FoundDocument
@@ -1212,6 +1362,8 @@ export interface components {
          */
         NoteList: {
             notes: components["schemas"]["NoteRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * NoteRecord
@@ -1562,6 +1714,8 @@ export interface components {
             sources: {
                 [key: string]: number;
             };
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * StepReport
@@ -1681,6 +1835,8 @@ export interface components {
          */
         TurnList: {
             turns: components["schemas"]["TurnRecord"][];
+            /** @description Where the next page begins; null at the end. */
+            next: string | null;
         };
         /**
          * TurnRecord
@@ -2062,6 +2218,46 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
+    ask_all: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BatchBody"];
+            };
+        };
+        responses: {
+            /** @description Answers in the order of their questions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchAnswer"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
     search: {
         parameters: {
             query?: never;
@@ -2108,6 +2304,7 @@ export interface operations {
                 source?: string;
                 under?: string;
                 q?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2149,6 +2346,8 @@ export interface operations {
             header?: {
                 /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
+                /** @description The same request again with the same key has the former answer. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;
@@ -2343,6 +2542,7 @@ export interface operations {
         parameters: {
             query?: {
                 turn_id?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2401,6 +2601,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    forget_feedback: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetFeedbackBody"];
+            };
+        };
+        responses: {
+            /** @description Number of feedbacks that were undone, and lost their texts and their user. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenFeedback"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2581,6 +2821,7 @@ export interface operations {
     read_notes: {
         parameters: {
             query?: {
+                after?: string;
                 limit?: number;
             };
             header?: {
@@ -2619,8 +2860,8 @@ export interface operations {
     read_turns: {
         parameters: {
             query?: {
-                limit?: number;
                 after?: string;
+                limit?: number;
             };
             header?: {
                 /** @description Another namespace of the token than its first; percent-encoded. */
@@ -3176,6 +3417,82 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FrozenState"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    forget_namespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetNamespaceBody"];
+            };
+        };
+        responses: {
+            /** @description Counts of what was deleted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgottenNamespace"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    export_namespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A file. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
                 };
             };
             400: components["responses"]["Error400"];

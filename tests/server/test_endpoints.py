@@ -196,7 +196,7 @@ def test_options_of_a_question(client):
 def test_plain_search_for_comparison(client):
     (found,) = ok(client.post("/v1/search", json={"text": "The sky is blue.", "k": 1}))["documents"]
     assert (found["id"], found["title"], found["path"]) == ("sky", "Sky", [])
-    assert ok(client.get("/v1/turns")) == {"turns": []}
+    assert ok(client.get("/v1/turns"))["turns"] == []
 
 
 @pytest.mark.slow
@@ -370,8 +370,8 @@ def test_a_token_reaches_its_namespaces_alone(as_bearer):
     feedback = ok(ann.post("/v1/feedback", json={**said, "feedback_id": "f1"}))["feedback_id"]
     note = ok(ann.post("/v1/teach", json={"text": "A secret of Ann about the sky."}))["id"]
     assert [item["status"] for item in ok(bob.get("/v1/feedback"))["feedback"]] == ["refused"]
-    assert ok(bob.get("/v1/notes")) == {"notes": []}
-    assert ok(bob.get("/v1/turns")) == {"turns": []}
+    assert ok(bob.get("/v1/notes"))["notes"] == []
+    assert ok(bob.get("/v1/turns"))["turns"] == []
     refused(bob.post("/v1/undo", json={"feedback_id": feedback}), 404, "NotFoundError")
     refused(bob.post("/v1/undo", json={"turn_id": turn}), 404, "NotFoundError")
     refused(bob.get(f"/v1/documents/{note}"), 404, "NotFoundError")
@@ -469,3 +469,139 @@ def test_every_answer_has_the_id_of_its_request(client, read_events):
     body = {"text": "sky", "filter": {"title": {"$no": 1}}}
     ((_, failed),) = read_events(client.post("/v1/query", json=body, headers=events).text)
     assert failed["request_id"] == "two"
+
+
+def read_pages(client, path, name, **parameters):
+    """All items of a list, two a page; the answer says where the next page begins."""
+    items, after = [], {}
+    while True:
+        page = ok(client.get(path, params={**parameters, **after, "limit": 2}))
+        items += page[name]
+        if page["next"] is None:
+            return items
+        assert len(page[name]) == 2
+        after = {"after": page["next"]}
+
+
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
+def test_lists_go_on_page_by_page(client):
+    """Documents, sources, notes and feedback in the order of the whole list, each once."""
+    text = "".join(f"# Part {n}\n\n" + f"Word number {n}. " * 60 + "\n\n" for n in range(5))
+    pages = [
+        {"id": f"a/{n}%ü", "text": text.replace("Word", f"Word{n}"), "metadata": {"source": source}}
+        for n, source in enumerate(("z.md", "docs/b.md", "docs/a.md"))
+    ]
+    ok(client.post("/v1/documents", json={"documents": pages}))
+    for number in range(5):
+        ok(client.post("/v1/teach", json={"text": f"Note {number}.", "id": f"n{number}/ü"}))
+        turn = ok(client.post("/v1/query", json={"text": f"sky {number}"}))["turn_id"]
+        said = {"turn_id": turn, "outcome": 1, "feedback_id": f"f{number}"}
+        ok(client.post("/v1/feedback", json=said))
+    for path, name, parameters in (
+        ("/v1/documents", "documents", {}),
+        ("/v1/documents", "documents", {"source": "z.md"}),
+        ("/v1/documents", "documents", {"under": "docs/"}),
+        ("/v1/documents", "documents", {"q": "word number"}),
+        ("/v1/notes", "notes", {}),
+        ("/v1/feedback", "feedback", {}),
+        ("/v1/feedback", "feedback", {"turn_id": turn}),
+        ("/v1/turns", "turns", {}),
+    ):
+        whole = ok(client.get(path, params={**parameters, "limit": 1000}))
+        assert whole["next"] is None
+        assert len(whole[name]) > (0 if "turn_id" in parameters else 4), (path, parameters)
+        assert read_pages(client, path, name, **parameters) == whole[name], (path, parameters)
+        refused(client.get(path, params={"after": "none"}), 404, "NotFoundError")
+    sources = ok(client.get("/v1/sources", params={"limit": 2}))
+    rest = ok(client.get("/v1/sources", params={"after": sources["next"]}))
+    both = {**sources["sources"], **rest["sources"]}
+    assert both == ok(client.get("/v1/sources"))["sources"]
+
+
+def test_large_answers_are_compressed_where_the_client_takes_it(client, read_events):
+    ok(
+        client.post(
+            "/v1/documents", json={"documents": [{"text": " ".join(map(str, range(5000)))}]}
+        )
+    )
+    for headers, encoding in (
+        ({"Accept-Encoding": "gzip"}, "gzip"),
+        ({"Accept-Encoding": ""}, None),
+    ):
+        answer = client.get("/v1/documents", headers=headers)
+        assert answer.headers.get("content-encoding") == encoding
+        assert ok(answer)["documents"]
+    assert "content-encoding" not in client.get("/health").headers
+    headers = {"Accept": "text/event-stream", "Accept-Encoding": "gzip"}
+    streamed = client.post("/v1/query", json={"text": "17"}, headers=headers)
+    assert "content-encoding" not in streamed.headers
+    assert read_events(streamed.text)[-1][0] == "answer"
+
+
+def test_questions_in_a_batch(client):
+    body = {"questions": [{"text": "sky", "k": 1}, {"text": "how do deploys go?", "k": 2}]}
+    answers = ok(client.post("/v1/query/batch", json=body))["answers"]
+    assert [len(answer["documents"]) for answer in answers] == [1, 2]
+    asked = {turn["id"]: turn["query"] for turn in ok(client.get("/v1/turns"))["turns"]}
+    assert [asked[answer["turn_id"]] for answer in answers] == ["sky", "how do deploys go?"]
+    for questions in ([], [{"text": "sky"}, {"text": " "}], [{"text": "sky"}] * 101, [{}]):
+        refused(client.post("/v1/query/batch", json={"questions": questions}), 400)
+
+
+def test_what_one_user_said_is_deleted(as_bearer, memory):
+    """Undone, and without its texts and the name; others and their namespaces keep theirs."""
+    admin, other = as_bearer("team"), as_bearer("other")
+    for client in (admin, other):
+        for user in ("eve", "bob"):
+            turn = ok(client.post("/v1/query", json={"text": f"sky {user}"}))["turn_id"]
+            said = {"turn_id": turn, "outcome": -1, "user": user, "correction": f"Says {user}."}
+            ok(client.post("/v1/feedback", json={**said, "answer": f"Blue, {user}."}))
+    gone = ok(admin.post("/v1/feedback/forget", json={"user": "eve"}))
+    assert gone == {"feedback": 1}
+    kept = ok(admin.get("/v1/feedback"))["feedback"]
+    assert [(one["user"], one["correction"], one["status"]) for one in kept] == [
+        ("bob", "Says bob.", "applied"),
+        (None, None, "undone"),
+    ]
+    assert [note["text"] for note in ok(admin.get("/v1/notes"))["notes"]] == ["Says bob."]
+    assert len(ok(other.get("/v1/notes"))["notes"]) == 2
+    assert "eve" in [one["user"] for one in ok(other.get("/v1/feedback"))["feedback"]]
+    assert ok(admin.post("/v1/feedback/forget", json={"user": "eve"})) == {"feedback": 0}
+
+
+def test_a_namespace_is_exported_and_deleted(as_bearer, memory, tmp_path):
+    ann, bob = as_bearer("ann ü"), as_bearer("bob")
+    for client in (ann, bob):
+        turn = ok(client.post("/v1/query", json={"text": "sky"}))["turn_id"]
+        ok(client.post("/v1/feedback", json={"turn_id": turn, "outcome": 1}))
+        ok(client.post("/v1/teach", json={"text": "The sky is grey."}))
+    saved = ann.get("/v1/namespaces/export")
+    assert saved.headers["content-type"] == "application/zip"
+    (tmp_path / "ann.crabpath").write_bytes(saved.content)
+    said = ann.post("/v1/namespaces/forget", json={"confirm": "bob"})
+    assert "confirm must be" in refused(said, 400)
+    gone = ok(ann.post("/v1/namespaces/forget", json={"confirm": "ann ü", "erase": True}))
+    assert (gone["turns"], gone["notes"], gone["feedback"]) == (1, 1, 1)
+    assert ok(ann.get("/v1/turns"))["turns"] == ok(ann.get("/v1/notes"))["notes"] == []
+    assert len(ok(bob.get("/v1/notes"))["notes"]) == 1
+    memory.transfer.import_archive(tmp_path / "ann.crabpath", rename="back")
+    assert [note.text for note in memory.notes(namespace="back")] == ["The sky is grey."]
+
+
+def test_a_request_with_a_known_key_has_the_former_answer(client):
+    """Also while the first one is being answered; another body or sender is another request."""
+    key = {"Idempotency-Key": "one"}
+    body = {"documents": [{"text": "Water is wet.", "id": "water"}]}
+    first = ok(client.post("/v1/documents", json=body, headers=key))
+    assert first["added"] == 1
+    assert ok(client.post("/v1/documents", json=body, headers=key)) == first
+    assert ok(client.post("/v1/documents", json=body))["unchanged"] == 1
+    other = {"documents": [{"text": "Fire is hot."}]}
+    assert "another body" in refused(client.post("/v1/documents", json=other, headers=key), 400)
+    bad = {"documents": [{"text": "x", "metadata": {"crabpath": 1}}]}
+    again = {"Idempotency-Key": "two"}
+    refused(client.post("/v1/documents", json=bad, headers=again), 400)
+    assert ok(client.post("/v1/documents", json=other, headers=again))["added"] == 1
+    for name in ("", "x" * 256, "\x1b"):
+        refused(client.post("/v1/documents", json=body, headers={"Idempotency-Key": name}), 400)

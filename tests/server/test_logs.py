@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import time
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from crabpath_server.logs import LogFormat, LogLevel, start_logging
 from crabpath_server.routes import Health
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
+ANSWERED = r"crabpath_server\.requests| (INFO|WARNING) request "
 ASKED = "Whose secret is the sky?"
 
 
@@ -26,7 +28,16 @@ def log(capsys):
 
     def start(form=LogFormat.json, level=LogLevel.info, **options):
         start_logging(form, level, **options)
-        return lambda: capsys.readouterr().err.splitlines()  # noqa: PLW0108  of now
+
+        def read(answers):
+            """The lines, once so many requests have one: it follows their answers."""
+            text, end = "", time.monotonic() + 20
+            while len(re.findall(ANSWERED, text)) < answers and time.monotonic() < end:
+                text += capsys.readouterr().err
+                time.sleep(0.02)
+            return text.splitlines()
+
+        return read
 
     yield start
     for logger, level, handlers in before:
@@ -57,7 +68,7 @@ def test_a_request_is_one_line_that_says_whose_it_was_and_no_text(memory, token_
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         both = {"Accept": "application/json, text/event-stream"}
         assert client.post("/mcp", json=body, headers=both).status_code == 200
-    lines = read()
+    lines = read(6)
     assert ASKED not in "".join(lines)
     assert "The sky is blue" not in "".join(lines)
     found = of_requests(lines)
@@ -93,7 +104,7 @@ def test_refused_tokens_and_failures_are_logged_in_any_case(memory, token_file, 
         client.headers["Authorization"] = "Bearer wrong"
         assert client.get("/v1/turns").status_code == 401
         assert client.get("/metrics").status_code == 401
-    lines = read()
+    lines = read(3)
     found = of_requests(lines)
     assert [(one["status"], one["level"], one["error"]) for one in found] == [
         (403, "warning", "Forbidden"),
@@ -113,7 +124,7 @@ def test_what_a_client_sends_stays_in_its_line(client, log, form):
     for path in ("/v1/turns/a%0Alevel=error", "/v1/documents/%1B%5B2J", "/x%0D%0Ay"):
         client.get(path, headers={"X-Request-Id": "a\x1b[2J", "traceparent": "00-zz"})
     client.request("PURGE", "/v1/turns")
-    lines = read()
+    lines = read(4)
     assert len(lines) == 4
     for line in lines:
         assert "\x1b" not in line
@@ -133,7 +144,7 @@ def test_a_failure_shows_where_it_happened_and_its_message_only_for_debugging(me
     for level, shown in ((LogLevel.error, False), (LogLevel.debug, True)):
         read = log(level=level)
         assert client.get("/v1/turns").status_code == 500
-        lines = [json.loads(line) for line in read()]
+        lines = [json.loads(line) for line in read(1)]
         failed = next(one for one in lines if one["event"] == "a request failed")
         assert (failed["level"], failed["route"]) == ("error", "/v1/turns")
         assert "RuntimeError" in failed["exception"]

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
+from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.schema import (
     RETIRED,
@@ -173,30 +174,42 @@ class Catalog(Queries):
         under: str | None = None,
         matches: MetadataTest | None = None,
         owner: int = 0,
+        after: str | None = None,
     ) -> list[Node]:
         """List chunks, without vectors, the oldest first.
 
         Args:
             limit: Most chunks.
-            source: Only chunks of this source, in the order of its texts; None for any.
+            source: Only chunks of this source, in the order of its texts if the
+                list has them all; None for any.
             under: Only chunks whose source begins with this text, by source; None for any.
             matches: Only chunks whose metadata satisfy this test; the corpus is read until enough
                 are found. None for any.
             owner: 0 for visible chunks, ``RETIRED`` for retired ones.
+            after: Only chunks that come after the one with this id in the list; None for all.
+
+        Raises:
+            NotFoundError: There is no chunk ``after``.
         """
         query = (
             sa.select(contents.c.source, contents.c.node, nodes.c.id, contents.c.metadata)
             .join(nodes, nodes.c.key == contents.c.node)
             .where(nodes.c.owner == owner)
-            .limit(min(limit, _AT_ONCE))
         )
+        place = ("", 0)
+        if after is not None:
+            known = self._rows(query.where(nodes.c.id == after))
+            if not known:
+                msg = f"there is no chunk {after!r} to go on after: list from the beginning"
+                raise NotFoundError(msg)
+            place = known[0].source, known[0].node
         if source is not None:
             query = query.where(contents.c.source == source)
         if under is None:
             query = query.order_by(contents.c.node)
         else:
             query = query.where(_begins_with(under)).order_by(contents.c.source, contents.c.node)
-        place = ("", 0)
+        query = query.limit(min(limit, _AT_ONCE))
         ids: list[str] = []
         while len(ids) < limit:
             rows = self._rows(query.where(*_stand_after(place, under)))
@@ -207,7 +220,7 @@ class Catalog(Queries):
             place = rows[-1].source, rows[-1].node
         read = self.documents(ids[:limit], namespace=owner)
         found = [read[node] for node in ids[:limit] if node in read]
-        if source is None:
+        if source is None or after is not None or len(ids) >= limit:
             return found
         return sorted(found, key=lambda node: (node.document, node.position))
 

@@ -18,7 +18,7 @@ from crabpath_retrievers.core.feedback import (
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
@@ -241,14 +241,29 @@ class HistoryQueries(Queries):
         return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
 
     def find_feedback(
-        self, giver: FeedbackFilter, limit: int, *, turn: str | None = None
+        self,
+        giver: FeedbackFilter,
+        limit: int,
+        *,
+        turn: str | None = None,
+        before: str | None = None,
     ) -> list[FeedbackRecord]:
         """List feedback that matches a filter, newest first, at most ``limit``.
 
         ``turn`` is the id of a turn, or the host's id of its run: only feedback is listed that
         names it or was learned from it, and all feedback of the filter is read. None lists any.
+        ``before`` is the id of feedback: only older feedback is listed. None lists all.
+
+        Raises:
+            NotFoundError: There is no feedback ``before``.
         """
         query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
+        if before is not None:
+            state = self.get_feedback_state(before, giver.namespace)
+            if state is None:
+                msg = f"there is no feedback {before!r} to go on after: list from the beginning"
+                raise NotFoundError(msg)
+            query = query.where(feedback.c.sequence < state.sequence)
         if turn is None:
             return [_decode_record(row) for row in self._rows(query.limit(limit))]
         asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)

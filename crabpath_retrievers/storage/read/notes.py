@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.core.text import hash_texts, normalise_name
+from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.schema import (
     contents,
     feedback,
@@ -229,10 +230,15 @@ class NoteQueries(Queries):
         )
         return decode_rows("a note", self._rows(query), _decode_note)
 
-    def list_newest(self, namespace: int, limit: int) -> list[NoteRecord]:
+    def list_newest(
+        self, namespace: int, limit: int, *, before: str | None = None
+    ) -> list[NoteRecord]:
         """List the newest ``limit`` notes of a namespace, also those whose probation is over.
 
-        States of agents are left out.
+        States of agents are left out. ``before`` is the id of a note: only older ones are listed.
+
+        Raises:
+            NotFoundError: The namespace has no note ``before``.
         """
         n, given = notes.c, feedback.c
         of_feedback = (
@@ -251,6 +257,15 @@ class NoteQueries(Queries):
             .order_by(n.created_turn.desc(), n.node.desc())
             .limit(limit)
         )
+        if before is not None:
+            place = sa.select(n.created_turn, n.node).select_from(_JOINED)
+            found = self._rows(place.where(n.namespace == namespace, nodes.c.id == before))
+            if not found:
+                msg = f"there is no note {before!r} to go on after: list from the beginning"
+                raise NotFoundError(msg)
+            turn, node = found[0]
+            same = (n.created_turn == turn) & (n.node < node)
+            query = query.where((n.created_turn < turn) | same)
         return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:

@@ -241,7 +241,7 @@ def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
 
 
 def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
-    """Insert turns whose namespaces exist; returns their ids."""
+    """Insert the turns whose namespaces exist, given as rows; return the ids of these turns."""
     query = _RECORD_TURNS.format(rows=", ".join([_GIVEN_TURN] * len(rows)))
     with open_driver_cursor(tx.connection) as cursor:
         cursor.execute(query, [value for row in rows for value in row])
@@ -407,6 +407,18 @@ def drop_answers(tx: Transaction, given: Sequence[int]) -> None:
     for number, payload in tx.select_in(known, s.feedback.c.sequence, given):
         text = json.dumps({**json.loads(payload), "answer": None}, ensure_ascii=False)
         tx.update(s.feedback, s.feedback.c.sequence == number, payload=text)
+
+
+def drop_said(tx: Transaction, where: Sequence[sa.ColumnElement[bool]]) -> int:
+    """Delete answers, corrections and users of feedback that counts no more; return how many."""
+    stays = s.feedback.c.status.not_in(("waiting", "applied"))
+    known = sa.select(s.feedback.c.sequence, s.feedback.c.payload).where(stays, *where)
+    rows = tx.run(known).all()
+    for number, payload in rows:
+        said = {**json.loads(payload), "answer": None, "correction": None, "user": None}
+        text = json.dumps(said, ensure_ascii=False)
+        tx.update(s.feedback, s.feedback.c.sequence == number, payload=text, user=None)
+    return len(rows)
 
 
 def add_usage(tx: Transaction, change: c.AddUsage) -> None:
