@@ -105,7 +105,7 @@ class RegionIndex:
     """
 
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
-        """Read hubs from ``store``."""
+        """Keep the store with the hubs."""
         self._store, self._settings = store, settings
         self._cache = _HubCache(-1)
         self._lock = threading.Lock()
@@ -245,9 +245,9 @@ class SuccessModel:
     def __init__(
         self, places: Sequence[RegionKey], steps: Iterable[TransitionCount], strength: float
     ) -> None:
-        """Sum the counts in a chain of regions, coarsest first; steps of others are ignored.
+        """Sum the counts in a chain of regions, coarsest first; other regions are ignored.
 
-        ``strength`` is s, in trials.
+        ``strength`` is that of the prior, in trials.
         """
         self._strength = strength
         depth = {position: number for number, position in enumerate(places)}
@@ -341,7 +341,10 @@ class SuccessModel:
         return estimate
 
     def quality(self, task: str = ANY_TASK) -> float:
-        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
+        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1).
+
+        ``task`` is the type of task; empty for any.
+        """
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
             for position in range(self._depth):
@@ -350,7 +353,10 @@ class SuccessModel:
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Return the mean of a Beta posterior: ``wins`` of ``trials``, before them ``prior``."""
+        """Return the mean of a Beta posterior after ``trials``, of which ``wins`` were won.
+
+        ``prior`` is the mean before them.
+        """
         # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 

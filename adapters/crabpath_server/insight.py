@@ -426,7 +426,8 @@ async def list_audit(
     call: Call,
     limit: Limit = 100,
     before: Annotated[
-        int | None, Field(description="Number of the last change of the page before this one.")
+        int | None,
+        Field(ge=0, le=1 << 53, description="Number of the last change of the page before."),
     ] = None,
 ) -> AuditList:
     """List what was added, deleted and maintained, and by which token; needs all namespaces."""

@@ -406,7 +406,7 @@ def add_commands(app: typer.Typer, panel: str, commands: Commands) -> None:
 
 
 def add_programs(app: typer.Typer, panel: str, programs: Mapping[str, Callable[..., None]]) -> None:
-    """Add commands that print by themselves."""
+    """Add commands, given by name, that print by themselves; ``panel`` groups them in the help."""
     for name, program in programs.items():
         app.command(name, rich_help_panel=panel)(take_place(program))
 
@@ -454,7 +454,7 @@ def add_parts(app: typer.Typer) -> None:
 
 
 def _require_new(app: typer.Typer, joined: typer.Typer, who: str) -> None:
-    """Refuse a distribution that would replace commands."""
+    """Refuse the distribution ``who`` if its commands, in ``joined``, would replace others."""
     known = {*get_group(app).commands, *(n for _, names in _OF_PARTS.values() for n in names)}
     if taken := sorted(known.intersection(get_group(joined).commands)):
         msg = f"{who} adds no commands: it would replace {', '.join(taken)} of crabpath"

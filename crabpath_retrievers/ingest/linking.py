@@ -92,7 +92,10 @@ class Linking:
         return set[int]().union(*found).difference(keys)
 
     def queue_freed(self, links: LinkQueries, leaving: Sequence[str]) -> tuple[Change, ...]:
-        """Return the change that queues the nodes of :meth:`find_freed` for linking, if any."""
+        """Return the change that queues the nodes of :meth:`find_freed` for linking.
+
+        Empty if there are no such nodes.
+        """
         ids = links.ids(sorted(self.find_freed(links, leaving))).values()
         return (Write(queue_linking, list(ids)),) if ids else ()
 

@@ -53,7 +53,7 @@ _LEAST_LETTERS, _LEAST_SHARE = 250, 0.2  # of a page without its menus: either i
 
 
 def parse_html(source: str, data: bytes | str) -> list[Document]:
-    """Parse a page to one document, with the title that it states."""
+    """Parse a page to one document, with the title that it states; else one of its file name."""
     from bs4 import BeautifulSoup
     from bs4.dammit import EncodingDetector
 
@@ -467,7 +467,7 @@ def _get_ending(part: EmailMessage) -> str:
 
 
 def parse_json(source: str, data: bytes) -> list[Document]:
-    """Make one document per object of a list in JSON; else one of all values, unescaped."""
+    """Make one document per object of a list in JSON; of other JSON, one with all values."""
     text = decode_text(data)
     try:
         found = from_json(text)
@@ -569,9 +569,9 @@ def _decode_line(line: bytes) -> str:
 
 
 def parse_workbook(source: str, data: bytes) -> Parts:
-    """Parse the tables of an Excel workbook to Markdown, one document per sheet that has any.
+    """Parse the tables of an Excel workbook to Markdown, one document per sheet with a table.
 
-    A workbook without any gives one empty document.
+    If no sheet has a table, there is one empty document.
     """
     import openpyxl
 
@@ -689,7 +689,7 @@ def _parse_rich_text(source: str, data: bytes) -> list[Document]:
 
 
 def _parse_notebook(source: str, data: bytes) -> list[Document]:
-    """Texts and code of a notebook, without outputs."""
+    """Parse texts and code of a notebook to one document, without outputs."""
     notebook = json.loads(data)
     language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
     parts = []

@@ -110,7 +110,10 @@ def _cosine(old: Node, new: Node, vectors: Mapping[str, Vector]) -> float:
 
 
 def _find_successors(old: Sequence[Node], new: Sequence[Node]) -> dict[str, str]:
-    """Map each document to the one that most of its unique texts moved to."""
+    """Map each old document to the new one that most of its unique texts moved to.
+
+    Documents without such texts are left out.
+    """
     before, after = _group_by_text(old), _group_by_text(new)
     moved = Counter(
         (before[text][0].document, after[text][0].document)

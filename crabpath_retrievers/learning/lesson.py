@@ -113,6 +113,8 @@ class FeedbackLearner:
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
+        ``stored`` is the feedback, ``assignment`` its turns and credit.
+
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime; and a note for the receipt on what is ignored or

@@ -422,7 +422,10 @@ class OptionalPart(Generic[T]):
     @overload
     def __get__(self, memory: MemoryPart, owner: type) -> T: ...
     def __get__(self, memory: MemoryPart | None, owner: type) -> "T | OptionalPart[T]":
-        """Make the component of a memory at first use; the attribute itself for None."""
+        """Return the component of a memory, which is made at first use.
+
+        ``memory`` is None on the class: the result is then this attribute itself.
+        """
         if memory is None:
             return self
         module, _, name = self._place.partition(":")

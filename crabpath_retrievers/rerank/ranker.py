@@ -116,7 +116,9 @@ class Ranker:
 
     @classmethod
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
-        """Load the shipped prior, or one from a file that ``python -m benchmarks fit-prior`` wrote.
+        """Load the shipped prior; if ``path`` is given, one that ``benchmarks fit-prior`` wrote.
+
+        ``inhibition`` is the log-odds that a full inhibition removes.
 
         Raises:
             ConfigurationError: The file has features that this release does not have.

@@ -383,7 +383,7 @@ class DocumentChooser:
 
 
 def _keep_best_chunks(ranking: Ranking) -> None:
-    """Keep the best chunk of every document."""
+    """Keep only the best chunk of every document among the candidates of a ranking."""
     found, matrix = ranking.found, ranking.matrix
     names = [hit.head.id for hit in found.evidence.pool]
     document = {node.id: node.document for node in found.read.catalog.find_chunks(ids=names)}
@@ -543,7 +543,7 @@ def _insert_corrections(
 
 
 def _leave_out(gone: AbstractSet[str], found: Candidates) -> Candidates:
-    """Remove documents, given by id, from the candidates."""
+    """Return the candidates without the documents whose ids are in ``gone``."""
     pool = found.evidence.pool
     evidence = found.evidence.select([i for i, hit in enumerate(pool) if hit.head.id not in gone])
     return replace(found, evidence=evidence, better={})  # its indices are of the former pool

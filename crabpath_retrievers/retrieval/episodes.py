@@ -237,9 +237,10 @@ class EpisodeMemory(NamespaceCollections):
     def search_ahead(
         self, read: Reader, clock: Clock, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search for the episodes nearest to several queries at once, if they are in an index.
+        """Search at once for the episodes nearest to several queries, given by vector.
 
-        Queries asked in the block then use the results.
+        Queries asked in the block use the results. If episodes are not in an index, nothing is
+        searched.
         """
         if not self.available or self._read_vectors(read, clock).blocks is not None:
             return nullcontext()

@@ -174,7 +174,7 @@ def _to_reason(data: Mapping[str, Any]) -> DocumentReason:
 
 
 def collect_edges(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
-    """Collect the edges of a route and the supporting edge, without duplicates."""
+    """Collect the edges of a route and the supporting edge, if any, without duplicates."""
     edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
     return tuple(edges.values())
 

@@ -162,7 +162,10 @@ class NamespaceModels:
         return self._get(read, namespace, clock)[1]
 
     def has_lost(self, read: Reader, namespace: str, clock: Clock) -> bool:
-        """Whether feedback of a namespace shows a loss: the ranking before any lesson answers."""
+        """Whether feedback shows that what a namespace has learned ranks worse.
+
+        The ranking before any lesson then answers. False if the settings turn the gate off.
+        """
         return self._settings.gate and self._get(read, namespace, clock)[2]
 
     def _get(self, read: Reader, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
@@ -203,9 +206,9 @@ class NamespaceModels:
     def search_ahead(
         self, read: Reader, namespace: str, vectors: Sequence[Vector]
     ) -> AbstractContextManager[object]:
-        """Search for the past turns of several questions at once.
+        """Search at once for the past turns of several questions, given by vector.
 
-        Questions asked in the block then use the results.
+        Questions asked in the block use the results.
         """
         return self._episodes.search_ahead(read, read.walk.get_clock(namespace), vectors)
 

@@ -412,7 +412,11 @@ class RetrievalPipeline:
     def _collect_pool(
         self, read: Reader, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
     ) -> Sequence[Candidate]:
-        """Collect nodes that search found, or edges of visited nodes lead to, after the filter."""
+        """Collect the nodes that search found, and the targets of edges from visited nodes.
+
+        Those that the query's filter or dates exclude are left out, and so are notes whose
+        probation has ended.
+        """
         clock, hits = seeds.clock, seeds.hits
         edges = {edge.target.key: edge for edge in walk.support}
         reached = [
@@ -512,7 +516,8 @@ def choose_entries(
 ) -> list[tuple[NodeHead, float]]:
     """Choose the nodes where the walk starts, with their energy in [0, 1], best first.
 
-    Corrections, given by key, are entries beside as many documents as without them.
+    ``hits`` are what search found. ``corrections`` has the keys of corrections, which are entries
+    beside as many documents as without them.
     """
     seeds = settings.seeds
     scored = []

@@ -170,7 +170,7 @@ class NodeChoices:
         """Make the record of the decision at this node; None records that nothing was to decide.
 
         Args:
-            decision: What the router decided.
+            decision: What the router decided; None if there was nothing to decide.
             followed: The edges that were followed.
             hop: Distance of the node from its seed.
             temperature: τ of the policy.
@@ -358,7 +358,10 @@ class Walker:
         return {n.head.key: d for n, d in zip(undecided, routed.decisions, strict=True)}
 
     def _apply_router(self, routed: RoutingResult, nodes: Iterable[NodeChoices]) -> None:
-        """Record cost, remarks and choices of the router; inhibit the nodes that it rejects."""
+        """Record cost, remarks and choices of the router; inhibit the nodes that it rejects.
+
+        ``nodes`` have the edges that were offered.
+        """
         self._walk.usage += routed.usage
         self._walk.notes += routed.notes
         self._walk.chosen |= routed.chosen

@@ -127,7 +127,7 @@ class ChatModelRouter:
     def _build_prompt(
         self, request: RoutingRequest, candidates: Sequence[RouteOption]
     ) -> RouterPrompt | None:
-        """Build the prompt; None if no candidate fits into the budget of tokens."""
+        """Build the prompt about the candidates of a request; None if none fits into the budget."""
         if self._schema_tokens is None:
             self._schema_tokens = self._count_tokens(json.dumps(Route.model_json_schema()))
         budget = self.settings.max_input_tokens - self._schema_tokens
@@ -165,7 +165,7 @@ def _explain_unusable(message: Any) -> str:
 
 
 def _read_tokens(metadata: Mapping[str, Any], name: str) -> int | None:
-    """A token count reported by a model; None if it is missing or not a count."""
+    """Read a token count that a model reported as ``name``; None if missing or no count."""
     count = metadata.get(name)
     if isinstance(count, (int, float)) and 0 <= count < float("inf"):
         return int(count)

@@ -195,7 +195,7 @@ class ModelBreaker:
     """Opens after consecutive failures; after a while it admits a single trial call."""
 
     def __init__(self, failures: int, seconds: float) -> None:
-        """Open after ``failures`` consecutive failures, for ``seconds``."""
+        """Keep the limits: open after ``failures`` consecutive failures, for ``seconds``."""
         self._most, self._seconds = failures, seconds
         self._failures, self._until = 0, 0.0
         self._last: Exception | None = None

@@ -196,12 +196,12 @@ class SoftmaxRouter:
     """Follows the edges with a higher score than STOP, or samples them. Needs no model."""
 
     def __init__(self, settings: PolicySettings, rng: np.random.Generator | None = None) -> None:
-        """Create a router.
+        """Keep the settings.
 
         Args:
             settings: Temperature and the score of STOP.
-            rng: Samples the choices (Gumbel top-k: Kool et al. 2019, §2.3); None makes the
-                router greedy.
+            rng: Samples the choices (Gumbel top-k: Kool et al. 2019, §2.3); None makes the router
+                greedy.
         """
         self._settings = settings
         self._rng = rng
@@ -233,7 +233,11 @@ class SoftmaxRouter:
 
 
 def _decide(keys: Sequence[float], probabilities: Floats, budget: int) -> Decision:
-    """Follow the edges whose key is at least that of STOP, which is the last key."""
+    """Follow the edges whose key is at least that of STOP, the last of ``keys``.
+
+    At most ``budget`` edges are followed, those with the highest keys; ``probabilities`` are
+    recorded.
+    """
     *edges, threshold = keys
     above = sorted(
         [index for index, key in enumerate(edges) if key >= threshold],

@@ -140,7 +140,11 @@ def _begin_lazily(connection: sa.Connection) -> None:
 
 
 def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
-    """Let the engine's connections keep the time limit of a call, and cope with poolers."""
+    """Let the engine connect by :func:`connect_within`, and check connections by its ping.
+
+    Both keep the time limit of a call, of ``time_limit`` seconds outside of calls. If a pooler has
+    lost a prepared statement, all connections are replaced.
+    """
     from crabpath_retrievers.storage.postgres import connect_within  # its driver is an extra
 
     @event.listens_for(engine, "do_connect")

@@ -26,7 +26,7 @@ class FullText(Protocol):
         """Index nodes, given as ``(key, tokens)``."""
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
-        """Remove nodes."""
+        """Remove the nodes with these keys from the index."""
 
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
@@ -76,7 +76,7 @@ class Fts5:
         )
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
-        """Remove nodes."""
+        """Remove the nodes with these keys from the index."""
         connection.exec_driver_sql(
             "DELETE FROM crabpath_fulltext WHERE rowid = ?", [(key,) for key in keys]
         )
@@ -186,7 +186,7 @@ class TsVector:
         return " ".join(f"'{t}':{','.join(map(str, at))}" for t, at in positions.items())
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
-        """Remove nodes."""
+        """Remove the nodes with these keys from the index."""
         connection.execute(
             sa.text("DELETE FROM crabpath_fulltext WHERE node = ANY(:keys)"), {"keys": list(keys)}
         )

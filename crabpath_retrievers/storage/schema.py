@@ -40,12 +40,12 @@ class CompressedText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Any) -> bytes | None:
-        """Compress a text that is written."""
+        """Compress a text that is written; None stays."""
         del dialect
         return None if value is None else compress_text(value.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Any) -> str | None:
-        """Decompress a text that was read."""
+        """Decompress a text that was read; None stays."""
         del dialect
         return None if value is None else zlib.decompress(value).decode()
 

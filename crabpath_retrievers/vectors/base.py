@@ -266,7 +266,11 @@ class StoredVectors(VectorIndex):
         return f"the vectors in {self._store.name}"
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
-        """Ids of the k nearest vectors, nearest first; without a filter."""
+        """Find the ids of the k nearest vectors, nearest first.
+
+        Raises:
+            InvalidInputError: A filter is given.
+        """
         self.require_no_filter(filter)
         ids: list[str] = []
         best = np.zeros(0, dtype=np.float32)
@@ -473,7 +477,7 @@ class NamespaceCollections:
 
     @property
     def has_index(self) -> bool:
-        """Whether this process has the vector index; else another process fills the collections."""
+        """Whether this process has the vector index; if not, another one fills the collections."""
         return self._index is not None
 
     @property

@@ -131,9 +131,9 @@ class ChromaIndex(VectorIndex):
     def from_client(
         cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
-        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
+        """Open or create the collection ``name`` through a client (``HttpClient``, …).
 
-        ``where`` names its place in messages.
+        ``where`` is the place of the server in messages.
         """
         note_embedded(client)
         limit_requests(client)

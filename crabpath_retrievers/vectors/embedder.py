@@ -756,7 +756,7 @@ def _require_query_size(size: int, vector: Vector) -> None:
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
     """Measure the identity of an embedder for the store; warn if its vectors tell nothing.
 
-    ``found`` is what is known of it; None if nothing is.
+    ``found`` is the identity without a measured scale; None asks the embedder for it.
     """
     found = found or embedder.identify()
     stretch, informative = embedder.measure_scale()

@@ -288,6 +288,28 @@ def test_thumbs_and_marks_toggle(page, memory, namespace):
     expect(page.locator("#status")).not_to_have_class("error")
 
 
+def test_two_tabs_that_contradict_each_other(page, memory, namespace):
+    """The last word stands; the other tab sees it when it is looked at again."""
+    ask(page)
+    other = page.context.new_page()
+    other.goto(page.url)
+    up, down = (page.get_by_role("button", name="It answered"), "It did not")
+    up.click()
+    wait_for_change(page, 1)
+    other.get_by_role("button", name=down).click()
+    wait_for_change(other, 1)
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(up).to_have_attribute("aria-pressed", "false")
+    expect(page.get_by_role("button", name=down)).to_have_attribute("aria-pressed", "true")
+    standing = [
+        one.outcome
+        for one in memory.learning.feedback(namespace=namespace)
+        if one.status == "applied"
+    ]
+    assert standing == [-1.0]
+    other.close()
+
+
 def test_a_correction_stands_at_the_document_that_was_wrong(page, memory, namespace):
     """It becomes a note that answers first; Escape closes the box, and Undo takes all back."""
     ask(page)
@@ -300,6 +322,9 @@ def test_a_correction_stands_at_the_document_that_was_wrong(page, memory, namesp
     words.press("Escape")
     expect(words).to_be_hidden()
     card.get_by_role("button", name="Correct it").click()
+    words.fill("  ")
+    card.get_by_role("button", name="Teach this").click()
+    expect(page.locator("#status")).to_have_text("Say in words what would have been right.")
     words.fill("She lives in Greenwich Village.")
     card.get_by_role("button", name="Teach this").click()
     change = page.get_by_role("region", name="What changed")
@@ -460,7 +485,7 @@ def test_an_answer_of_the_namespace_before_is_not_shown(page, memory, namespace)
     enter_namespace(page, f"{namespace}-next")
     with page.expect_response("**/query"):
         held[0].continue_()
-    expect(page.locator("#status")).to_contain_text("Nobody has asked anything")
+    expect(page.locator("#status")).to_have_text(re.compile("^$|Nobody has asked anything"))
     expect(page.locator("#view-ask .question")).to_have_count(0)
 
 
@@ -773,6 +798,7 @@ def test_the_address_holds_what_is_shown(page, memory, namespace):
     assert f"#/{namespace}/ask/" in page.url
     address = page.url
     page.goto("/#/elsewhere/turns")
+    expect(page.locator("#status")).to_contain_text("Nobody has asked anything")
     expect(page.locator("#namespace")).to_have_value("elsewhere")
     page.goto(address)
     expect(page.locator("#namespace")).to_have_value(namespace)
@@ -836,6 +862,9 @@ def test_a_server_that_ends_is_told_in_a_sentence(page, errors):
     page.get_by_label("Question", exact=True).fill("Who?")
     page.get_by_role("button", name="Ask", exact=True).click()
     expect(page.locator("#status")).to_contain_text("The server does not answer")
+    learning = view(page, "Learning")
+    expect(page.locator("#status")).to_contain_text("The server does not answer")
+    expect(learning.locator(".skeleton")).to_have_count(0)
     page.context.set_offline(False)
     ask(page)
     assert all("ERR_INTERNET_DISCONNECTED" in error for error in errors), errors

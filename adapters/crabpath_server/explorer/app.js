@@ -32,8 +32,10 @@ async function route() {
     return;
   }
   const wanted = Object.hasOwn(views, place.view) ? place.view : "ask";
-  if (current && current !== wanted) views[current].hide();
-  if (current !== wanted) say("");
+  if (current && current !== wanted) {
+    views[current].hide();
+    say("");
+  }
   current = wanted;
   for (const tab of tabs) {
     const selected = tab.dataset.view === wanted;
@@ -45,6 +47,7 @@ async function route() {
   try {
     await views[wanted].show(place.argument, place.options);
   } catch (error) {
+    for (const waiting of document.querySelectorAll("main .skeleton")) waiting.remove();
     sayError(error);
   }
 }
@@ -113,11 +116,15 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// A file that is dropped beside the place for it does not take the place of the page.
+for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
+
 /** Begin anew with another token or namespace. */
 async function restart() {
   if (current) views[current].hide();
   for (const view of Object.values(views)) view.reset();
   for (const name of Object.keys(last)) delete last[name];
+  let [note, named] = ["", ""];
   try {
     const wanted = readPlace().namespace;
     if (wanted) session.setNamespace(wanted);
@@ -125,21 +132,25 @@ async function restart() {
     field.value = granted.namespace;
     say("");
     if (!wanted) history.replaceState(null, "", linkTo("ask"));
-    await listNamespaces(granted);
+    named = granted.namespace;
+    note = await listNamespaces(granted);
   } catch (error) {
     if (error.status === 401) askForToken(sessionStorage.getItem("crabpath-token") ? error.message : "");
     sayError(error);
     return;
   }
   await route();
+  const isSame = session.namespace === named; // else another one was chosen meanwhile
+  if (note && isSame && !document.getElementById("status").textContent) say(note);
 }
 
+/** Offer the namespaces that exist; returns a remark on one that is new. */
 async function listNamespaces(granted) {
   known = new Set(granted.namespaces.filter((name) => name !== "*"));
   const found = session.may("read") ? (await get("namespaces", { limit: 1000 })).namespaces : [];
   for (const one of found) known.add(one.name);
   document.getElementById("namespaces").replaceChildren(...[...known].map((value) => make("option", { value })));
-  if (known.size && !known.has(granted.namespace)) say(`Nobody has asked anything in the namespace “${granted.namespace}” yet.`);
+  return known.size && !known.has(granted.namespace) ? `Nobody has asked anything in the namespace “${granted.namespace}” yet.` : "";
 }
 
 addEventListener("hashchange", route);

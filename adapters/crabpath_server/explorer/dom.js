@@ -24,9 +24,12 @@ function fill(element, attributes, children) {
   return element;
 }
 
+/** A text without the characters that turn others around. */
+export const straighten = (text) => String(text).replace(/[\u202a-\u202e\u2066-\u2069]/g, "");
+
 /** A text of others, whose direction stays its own; long ones end after two lines. */
 export function makeName(text, attributes = {}) {
-  return make("bdi", { class: "name", title: text.length > 80 ? text : null, ...attributes }, text);
+  return make("bdi", { class: "name", title: text.length > 80 ? straighten(text) : null, ...attributes }, straighten(text));
 }
 
 /** A link to a document in the graph. */

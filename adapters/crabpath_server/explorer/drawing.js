@@ -1,8 +1,7 @@
 // Drawings of graphs with sigma. Positions are pixels; every view has a table that says the same.
 
-import { make, shorten } from "./dom.js";
+import { make, shorten, straighten } from "./dom.js";
 
-const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g; // a canvas has no element to isolate directions
 
 const FONT = "13px system-ui, sans-serif";
 const ROW = 22; // pixels between two rows
@@ -164,7 +163,7 @@ export class Drawing {
     const graph = new graphology.MultiDirectedGraph();
     for (const node of scene.nodes) {
       const room = Math.max(4, Math.floor((this.width - node.x - node.size - 8) / CHARACTER));
-      const label = shorten(node.text.replace(TURNING, ""), room);
+      const label = shorten(straighten(node.text), room);
       const tag = node.tag && label.length + node.tag.length + 2 <= room ? node.tag : "";
       graph.addNode(node.id, {
         x: node.x, y: scene.height - node.y, label, tag, size: node.size, type: node.shape ?? "disc",

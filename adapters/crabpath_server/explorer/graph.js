@@ -205,7 +205,7 @@ export function makeGraph(section) {
       }
       if (id !== node) place.replaceChildren(makeSkeleton(8));
       node = id;
-      offset = Number(options.get("offset")) || 0;
+      offset = Math.max(0, Number(options.get("offset")) || 0);
       kind.value = options.get("kind") ?? "";
       tier.value = options.get("tier") ?? "";
       direction.value = options.get("direction") ?? "out";

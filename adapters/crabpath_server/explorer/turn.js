@@ -1,7 +1,7 @@
 // One turn: its documents with reasons, the walk, the verdict, and what that changed.
 
 import { get, post, session } from "./api.js";
-import { act, count, dropTitle, formatSigned, formatTime, make, makeButton, makeLink, makeName, makeTable, makeTier, say, sayError } from "./dom.js";
+import { act, count, dropTitle, formatSigned, formatTime, make, makeButton, makeLink, makeName, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
 import { describeDocument, describeMove, describePrecedent, findPrecedents, nameGiver } from "./reasons.js";
 import { Walk } from "./walk.js";
 
@@ -103,12 +103,13 @@ export class TurnPanel {
 
   makeCard(found, place) {
     const text = this.texts[found.id] ?? "";
+    const title = found.title && found.title !== found.id ? found.title : shorten(text, 70) || found.id;
     const bare = dropTitle(text, found.title);
     const context = { precedents: this.precedents, question: this.turn.query, nameOf: (id) => this.nameOf(id) };
-    const mark = (name, words) => makeButton(words, () => this.giveMark(found.id, name), { class: "mark", "data-mark": name, "aria-label": `${words}: ${found.title || found.id}` });
+    const mark = (name, words) => makeButton(words, () => this.giveMark(found.id, name), { class: "mark", "data-mark": name, "aria-label": `${words}: ${title}` });
     const marks = session.may("feedback") ? [mark("used", "Used"), mark("unused", "Not used")] : [];
     const correction = make("form", { class: "correction", hidden: true, submit: act(() => this.giveCorrection(found.id, words.value)) });
-    const words = make("textarea", { rows: 2, required: true, "aria-label": `Correction of ${found.title || found.id}`, placeholder: "What would have been right, in words",
+    const words = make("textarea", { rows: 2, required: true, "aria-label": `Correction of ${title}`, placeholder: "What would have been right, in words",
       keydown: (event) => {
         if (event.key === "Escape") toggle.click();
         if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) correction.requestSubmit();
@@ -124,7 +125,7 @@ export class TurnPanel {
       "li", { class: "card", "data-id": found.id },
       make("div", { class: "document" },
         make("span", { class: "place", "aria-hidden": "true" }, String(place + 1)),
-        makeLink(found.id, found.title, { class: "title" }),
+        makeLink(found.id, title, { class: "title" }),
         make("span", { class: "score", title: "probability that it answers the question" }, percent(found.probability)),
         make("span", { class: "origin" }, nameOrigin(found))),
       make("p", { class: "reason" }, describeDocument(found, context)),
@@ -185,10 +186,11 @@ export class TurnPanel {
   }
 
   giveCorrection(id, words) {
+    if (!words.trim()) throw new Error("Say in words what would have been right.");
     return this.revise((state) => {
       for (const mark of MARKS) state[mark].delete(id);
       state.irrelevant.add(id);
-      return { ...state, outcome: -1, correction: words.trim() || null };
+      return { ...state, outcome: -1, correction: words.trim() };
     });
   }
 

@@ -15,7 +15,10 @@ from crabpath_retrievers.ingest.linkers.names import MentionLinker, SharedTermLi
 
 
 def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
-    """Make the linkers that the settings enable, in the order in which they run."""
+    """Make the linkers that the settings enable, in the order in which they run.
+
+    ``neighbours`` finds the nearest nodes of a node, for the linker of similar texts.
+    """
     linkers: list[Linker] = [
         SiblingLinker(settings),
         LinkLinker(settings),

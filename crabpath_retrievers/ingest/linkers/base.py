@@ -102,9 +102,9 @@ class PairLinker(ABC):
         return LinkUpdate(tuple(edges), tuple(lost))
 
     def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:  # noqa: ARG002
-        """Return the nodes that may get more edges once others leave or get other texts.
+        """Return the nodes that may get more edges once the nodes ``leaving`` are gone.
 
-        By default there are none.
+        The same holds if these nodes get other texts. By default there are none.
         """
         return set()
 
@@ -288,7 +288,7 @@ class LinkLinker(PairLinker):
             yield from ((reader, owner) for reader in readers.get(address, ()) for owner in found)
 
     def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
-        """Yield pairs (new node, node that it links to)."""
+        """Yield pairs ``(node, node that it links to)`` for the nodes ``keys``."""
         references = store.references(keys, terms=False)
         owners = store.find_addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
@@ -328,7 +328,7 @@ class LinkLinker(PairLinker):
 def _read_addressed(
     keys: Sequence[int], store: LinkQueries
 ) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
-    """Read the addresses of each node, and all nodes that each address leads to."""
+    """Read the addresses of each of the nodes ``keys``, and all nodes of each address."""
     addresses = store.addresses(keys)
     found = store.find_addressed(sorted({a for own in addresses.values() for a in own}))
     return addresses, found

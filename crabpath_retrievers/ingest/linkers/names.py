@@ -195,7 +195,7 @@ class MentionLinker(PairLinker):
 def _read_owners(
     keys: Sequence[int], store: LinkQueries
 ) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
-    """Read the names of each node, and all owners of these names."""
+    """Read the names of each of the nodes ``keys``, and all owners of these names."""
     names = store.names(keys)
     return names, store.owners(sorted({name for found in names.values() for name in found}))
 
@@ -300,7 +300,7 @@ class SharedTermLinker(PairLinker):
             yield from store.find_few_referring(sorted(group), most).values()
 
     def _find_lost(self, doubtful: Collection[Pair], store: LinkQueries) -> set[Pair]:
-        """Find the pairs that no longer share a term of few nodes."""
+        """Find which of the pairs ``doubtful`` no longer share a term of few nodes."""
         terms = store.references(sorted({key for pair in doubtful for key in pair}), terms=True)
         shared = {(a, b): {*terms.get(a, ())} & {*terms.get(b, ())} for a, b in doubtful}
         most = self.settings.max_chunks_per_term

@@ -43,6 +43,7 @@ def make_event_feedback(
 
     ``policy`` gives outcome and source of the event's ``kind``. The answer is kept only for a
     success: if an answer came in spite of an error, it is not known what was wrong with it.
+    ``answer``, ``namespace`` and ``user`` are None if unknown.
     """
     rule = policy.rule(kind)
     return Feedback(
@@ -134,7 +135,7 @@ def complete(given: Feedback, known: Feedback) -> Feedback:
 
 
 def says_the_same(one: Feedback, other: Feedback) -> bool:
-    """Whether two feedbacks differ at most in their ids and in how they name the turn."""
+    """Whether two feedbacks differ at most in their ids and in the way they name the turn."""
     return other == replace(
         one,
         feedback_id=other.feedback_id,

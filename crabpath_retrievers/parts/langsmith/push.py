@@ -38,7 +38,7 @@ class LangSmithPush:
         self._sending = ThreadPoolExecutor(1, thread_name_prefix="crabpath-langsmith")
 
     def __call__(self, feedback: Feedback, receipt: Receipt) -> None:
-        """Send applied feedback in the background."""
+        """Send feedback in the background, if its receipt says ``applied``."""
         if receipt.status == "applied":
             self._sending.submit(self._push_logging_errors, feedback)
 

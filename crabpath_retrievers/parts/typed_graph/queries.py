@@ -291,7 +291,10 @@ class TypedQueries(Queries):
         return sort_edges([*added, *kept])[offset - start :][:limit], total
 
     def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeInfo]:
-        """The nodes that a namespace (by key) sees, by key; others are left out."""
+        """Read titles and other facts of the nodes that a namespace sees, by key.
+
+        ``namespace`` is a key; nodes that it does not see are left out.
+        """
         query = sa.select(
             nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
         )

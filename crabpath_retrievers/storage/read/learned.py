@@ -405,7 +405,10 @@ class LearnedQueries(Queries):
         return decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
 
     def keys(self, ids: Sequence[str], namespace: int = 0) -> dict[str, int]:
-        """Keys of documents and of the notes of a namespace, by id; others are left out."""
+        """Read the keys of documents, and of notes of a namespace (by key), by id.
+
+        Other ids are left out.
+        """
         rows = self._run(_KEYS, ids=list(ids), namespace=namespace)
         # A document hides a note with its id.
         return {node: key for node, key, _ in sorted(rows, key=lambda row: -row[2])}

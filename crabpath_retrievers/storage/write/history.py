@@ -111,7 +111,7 @@ def _find_last_effect(tx: Transaction, namespace: int) -> int:
 
 
 def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
-    """Update a namespace and increment its version, which invalidates caches."""
+    """Update ``values`` of a namespace and increment its version, which invalidates caches."""
     values["version"] = s.namespaces.c.version + 1
     tx.update(s.namespaces, s.namespaces.c.key == namespace, **values)
 
@@ -253,7 +253,8 @@ def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
 def forget_namespace(tx: Transaction, name: str) -> dict[str, int]:
     """Delete a namespace with its turns, feedback, learned state, notes and snapshots.
 
-    Returns how many rows were deleted, by table.
+    Returns:
+        How many rows were deleted, by table.
     """
     tx.touches_corpus = True
     key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone

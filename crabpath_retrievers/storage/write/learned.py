@@ -241,7 +241,7 @@ def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
 
 
 def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
-    """Insert turns whose namespaces exist; returns their ids."""
+    """Insert the turns whose namespaces exist, given as rows; return the ids of these turns."""
     query = _RECORD_TURNS.format(rows=", ".join([_GIVEN_TURN] * len(rows)))
     with open_driver_cursor(tx.connection) as cursor:
         cursor.execute(query, [value for row in rows for value in row])

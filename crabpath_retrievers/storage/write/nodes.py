@@ -177,7 +177,7 @@ def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 def delete_nodes(tx: Transaction, keys: Sequence[int]) -> None:
-    """Delete documents or notes with all rows that refer to them."""
+    """Delete documents or notes, given by key, with all rows that refer to them."""
     query = sa.select(s.nodes.c.key).where(s.nodes.c.level > 0)  # notes have level 0
     hubs = len(tx.select_in(query, s.nodes.c.key, keys))
     _delete_contents(tx, keys, [kind.value for kind in EdgeKind])
@@ -483,7 +483,7 @@ def _remove_lost(tx: Transaction, lost: Sequence[tuple[int, int, EdgeKind]]) -> 
 
 
 def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:
-    """Build rows of those edges whose nodes exist."""
+    """Build the rows of those edges whose nodes exist and that join different nodes."""
     ends = {key for e in edges for key in (e.source, e.target)}
     latest = sa.select(sa.func.max(s.namespaces.c.exponent)).scalar_subquery()
     rows = tx.select_in(sa.select(s.nodes.c.key, latest), s.nodes.c.key, ends)

@@ -113,7 +113,10 @@ class TurnWriter:
         self._waiting = records[-_MAX_WAITING:]
 
     def _write_batches(self) -> None:
-        """Write until nothing more comes or the database fails; the next record starts again."""
+        """Write batches until no record comes or the database fails; run in the thread.
+
+        The next record starts the thread again.
+        """
         while batch := self._take_batch():
             try:
                 self._write(batch)

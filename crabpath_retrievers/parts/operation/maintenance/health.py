@@ -586,7 +586,10 @@ def _measure_ratio(both: tuple[EdgeTally, ...], part: str, whole: str, what: str
 
 
 def _estimate(both: tuple[EdgeTally, ...], name: str) -> float:
-    """Extrapolate the count ``name`` of sampled edges to all edges: the sum for ``both`` groups."""
+    """Extrapolate a count from the sampled edges to all edges.
+
+    ``name`` is that of a count of :class:`EdgeTally`; those of ``both`` groups are added up.
+    """
     return sum(float(getattr(of, name)) / of.share for of in both)
 
 
