@@ -187,7 +187,8 @@ class CrabPath(MemoryPart):
                 collection than ``crabpath``); ``"pgvector"`` for the PostgreSQL database at
                 ``path``, which remembers it; a Chroma client; a LangChain ``VectorStore``; or a
                 ``VectorIndex``.
-            settings: Settings of the mechanisms, and how long a call may wait for servers.
+            settings: Settings of the mechanisms, and how long a call may wait for servers; None for
+                the defaults.
             router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any
                 ``Router``; None for the softmax policy.
             reranker: Orders the best candidates: a LangChain cross-encoder or document compressor;
@@ -362,12 +363,13 @@ class CrabPath(MemoryPart):
             documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used, and
                 ``["task_type"]``: the types of tasks it is for, a text or a list of them. It is
                 not blamed for failures of other tasks.
-            ids: One id per document, instead of ``Document.id``.
+            ids: One id per document, instead of ``Document.id``. None keeps ``Document.id``.
             splitter: Your own splitter; None splits Markdown by heading and the rest by size.
             split: False when the documents are chunks already; those with ``start_index`` in their
                 metadata, as LangChain's splitters write it, stay whole in any case.
-            vectors: Embeddings that are known already, by id of a document that is one chunk: it
-                is not embedded again. They must come from the memory's own embedder.
+            vectors: Embeddings that are known already, by id of a document that is one chunk: it is
+                not embedded again. They must come from the memory's own embedder. None if none are
+                known.
             cleanup: None only adds. ``"incremental"`` replaces everything of the sources that
                 occur in ``documents``: give whole sources in one call. ``"full"`` also removes
                 every document that is not given. The names are those of LangChain's ``index``.
@@ -519,7 +521,8 @@ class CrabPath(MemoryPart):
                 same documents.
             roots: With documents: prefixes of sources, such as ``"https://docs.example.com/"``,
                 of which these are all documents; sections of other documents there are retired.
-            splitter: Your own splitter; use the one that the documents were added with.
+            splitter: Your own splitter; use the one that the documents were added with. None splits
+                Markdown by heading and the rest by size.
             split: False when the documents are chunks already.
             allow_empty: Allow a source without documents, and retire everything of it.
             dry_run: Only plan; nothing is written.
@@ -562,7 +565,7 @@ class CrabPath(MemoryPart):
         Args:
             documents: Documents of the store with their ids, where it cannot list them: the new and
                 changed ones, or all of them. Others stay as long as the store holds them; where it
-                cannot look up ids either, give all of them.
+                cannot look up ids either, give all of them. None lists those of the store.
 
         Returns:
             What was added, updated and removed.
@@ -598,10 +601,10 @@ class CrabPath(MemoryPart):
 
         Args:
             ids: Ids of chunks or notes, or of whole documents that were given ids; or the documents
-                that a query returned, each of which is a chunk.
-            source: Every chunk of one or several sources.
+                that a query returned, each of which is a chunk. None for none.
+            source: Every chunk of one or several sources. None for none.
             namespace: Its learned weights, notes, turns, feedback, snapshots and clock; documents
-                stay.
+                stay. None for none.
             notes_of: With ``ids``, the only namespace whose notes are deleted; None for all.
             erase: Whether no file of the memory may hold it afterwards: the database and an
                 embedded index are written anew, which takes longer the larger they are, and
@@ -660,14 +663,18 @@ class CrabPath(MemoryPart):
         """List the chunks that queries find, the oldest first.
 
         Args:
-            source: Only chunks of this source, in the order of its text if the list has them all.
-            under: Only chunks whose source begins with this text, such as ``"docs/"``, by source.
+            source: Only chunks of this source, in the order of its text if the list has them all;
+                None for any.
+            under: Only chunks whose source begins with this text, such as ``"docs/"``, by source;
+                None for any.
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
-                enough.
+                enough. None for any.
             words: Only chunks with any of these words in their text or title, those that fit best
-                first; of common words many are left out, and at most 1,000 chunks are found.
-            after: Only chunks that come after this one in the list, by id, for its next page.
+                first; of common words many are left out, and at most 1,000 chunks are found. None
+                for any.
+            after: Only chunks that come after this one in the list, by id, for its next page; None
+                from the beginning.
             limit: How many at most, at least 1.
 
         Raises:
@@ -707,8 +714,9 @@ class CrabPath(MemoryPart):
         """The sources by name, each with the number of its chunks.
 
         Args:
-            under: Only sources that begin with this text, such as ``"docs/"``.
-            after: Only sources that stand after this one, for the next page of a list.
+            under: Only sources that begin with this text, such as ``"docs/"``; None for all.
+            after: Only sources that stand after this one, for the next page of a list; None for the
+                first page.
             limit: How many at most, at least 1.
 
         Example::
@@ -728,7 +736,8 @@ class CrabPath(MemoryPart):
 
         Args:
             namespace: The namespace that the notes belong to.
-            before: Only notes older than this one: the last one of the list before.
+            before: Only notes older than this one: the last one of the list before; None for the
+                newest.
             limit: How many at most, at least 1.
 
         Raises:
@@ -750,7 +759,8 @@ class CrabPath(MemoryPart):
 
         Args:
             namespace: The namespace that asked.
-            before: Only turns older than this one: the last one of the list before.
+            before: Only turns older than this one: the last one of the list before; None for the
+                newest.
             limit: How many at most, at least 1.
 
         Raises:
@@ -883,7 +893,8 @@ class CrabPath(MemoryPart):
                 last turn of the conversation ``session``, or of the namespace, and for those before
                 it that nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a
                 whole :class:`Feedback`, without outcome.
-            outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
+            outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1. None
+                only with a :class:`Feedback`, which has its own.
             strict: False returns the receipt of refused feedback, which is raised otherwise. With a
                 :class:`Feedback` it is always returned.
             fields: Other fields of :class:`Feedback`, such as ``used`` and ``correction``.
@@ -933,7 +944,7 @@ class CrabPath(MemoryPart):
         Args:
             text: The note, returned as a whole: at most 20,000 characters.
             kind: ``teaching``, or ``directive`` for an instruction.
-            query: A question that it answers; similar ones will recall it.
+            query: A question that it answers; similar ones will recall it. None for none.
             namespace: The namespace that the note belongs to.
             authority: ``overlay``; ``canonical``: weights of edges that lead to it decay at a
                 quarter of the speed; or ``constitutional``: they never decay. None is ``overlay``
@@ -985,9 +996,11 @@ class CrabPath(MemoryPart):
         Args:
             text: What is right.
             turn_id: The turn, or the host's run, that was wrong; its question recalls the note.
+                None for a note about no turn.
             wrong: Ids of wrong documents; None is what the turn returned and the text contradicts
                 in nearly the same words.
-            query: A question that the note answers, instead of that of the turn.
+            query: A question that the note answers, instead of that of the turn. None takes that of
+                the turn, if there is one.
             namespace: The namespace of the note; None for that of the turn, or "default" without
                 one.
             authority: As for :meth:`teach`.
@@ -1037,9 +1050,10 @@ class CrabPath(MemoryPart):
         keeps its end. :meth:`MemoryLearning.undo_all` undoes all feedback of a user.
 
         Args:
-            feedback_id: The feedback.
+            feedback_id: The feedback; None if ``turn_id`` is given.
             turn_id: Instead: a turn, or the host's run; all that was learned from it is undone,
-                whoever said it. Feedback about several turns is undone as a whole.
+                whoever said it. Feedback about several turns is undone as a whole. None if
+                ``feedback_id`` is given.
             namespace: Look only among feedback of this namespace; None looks in all.
 
         Returns:

@@ -353,7 +353,10 @@ class SuccessModel:
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Return the mean of a Beta posterior: ``wins`` of ``trials``, before them ``prior``."""
+        """Return the mean of a Beta posterior after ``trials``, of which ``wins`` were won.
+
+        ``prior`` is the mean before them.
+        """
         # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 

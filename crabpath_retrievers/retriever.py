@@ -242,7 +242,7 @@ class CrabPathRetriever(BaseRetriever):
             embeddings: Any embedder, or its ``"provider:model"``, see :meth:`CrabPath.open`; None
                 for all-MiniLM-L6-v2.
             path: Directory or database URL to keep the memory in; None keeps it for this process.
-            ids: One id per document.
+            ids: One id per document; None keeps ``Document.id``.
             split: False when the documents are chunks already.
             cleanup: What is removed from a memory that exists at ``path`` already: None for
                 nothing, or ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
@@ -347,8 +347,10 @@ class CrabPathRetriever(BaseRetriever):
                 of docs/how-to/existing-data.md list their documents; for others pass ``documents``.
             path: Where to keep the graph; None for this process. Wrapping again with the same path
                 reads only what changed.
-            documents: The store's documents with their ids, where it cannot list them.
-            embeddings: The store's embedder, where the store does not expose it.
+            documents: The store's documents with their ids, where it cannot list them. None lists
+                those of the store.
+            embeddings: The store's embedder, where the store does not expose it. None for the
+                store's own.
             fields: As for :meth:`from_documents`.
 
         Raises:

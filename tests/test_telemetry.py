@@ -378,12 +378,14 @@ def test_metrics_count_queries_and_feedback(memory, reader):
         ("crabpath.embedding.duration", ("crabpath.embedding.kind", "documents")): 1,
     }
     assert units["crabpath.query.duration"] == "s"
-    assert not grown.get(("crabpath.lift",))  # its label depends on what was shown
-    last = memory.retrieve("Page 1?").documents[-1].node.id
-    for _ in range(2):
-        memory.record(memory.retrieve("Page 1?").turn.id, 1.0, relevant=[last])
-    lift = ("crabpath.lift",)
-    assert read_metrics(reader)[0][lift] > before.get(lift, 0)
+    assert not any("crabpath.lift" in key[0] for key in grown if grown[key])  # shown labels
+    first, *_, last = [found.node.id for found in memory.retrieve("Page 1?").documents]
+    for right in (last, last, first):  # learned, then gained, then lost
+        memory.record(memory.retrieve("Page 1?").turn.id, 1.0, relevant=[right])
+    counts = read_metrics(reader)[0]
+    for result in ("won", "lost"):
+        lift = ("crabpath.lift.feedback", ("crabpath.lift.result", result))
+        assert counts[lift] == before.get(lift, 0) + 1
     assert "metrics-ann" not in str(after)
 
 

@@ -65,7 +65,10 @@ class ChainListener:
         runs: ChainTracker,
         answer: AnswerParser | None,
     ) -> None:
-        """Count events by ``policy``; ``answer`` finds the answer in an unusual output."""
+        """Keep the policy by which events count; ``answer`` finds the answer in an unusual output.
+
+        ``answer`` is None for common formats.
+        """
         self.memory, self.policy, self.runs = memory, policy, runs
         self._answer = answer
 
@@ -282,7 +285,8 @@ class _Handler:
 
         Args:
             text: The right answer.
-            run_id: Run id of the chain or of the retriever, or a turn id.
+            run_id: Run id of the chain or of the retriever, or a turn id; None for that of
+                ``thread_id``.
             thread_id: Instead of ``run_id``: the last run of this thread.
             fields: ``source``, and ``used``, ``answer``, ``user`` and the other keys of
                 :class:`~crabpath_retrievers.core.feedback.SignalFields`. Give ``namespace`` where
@@ -314,7 +318,8 @@ class _Handler:
         Args:
             score: 0 for a failure, 1 for a success; True and False are accepted.
             key: Name of the score; repeating a key changes nothing.
-            run_id: Run id of the chain or of the retriever, or a turn id.
+            run_id: Run id of the chain or of the retriever, or a turn id; None for that of
+                ``thread_id``.
             thread_id: Instead of ``run_id``: the last run of this thread.
             source: Who gave it: a person, such as a user with a thumb; ``"teacher"`` for an
                 evaluator, whose scores weigh less.

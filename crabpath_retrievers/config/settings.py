@@ -349,7 +349,10 @@ def load_knobs(text: str | None, settings: Settings) -> Knobs:
 
 
 def apply_knobs(settings: Settings, text: str | None) -> Settings:
-    """Return the settings of a namespace with its stored knobs; damaged knobs are ignored."""
+    """Return the settings of a namespace with its knobs as stored (JSON).
+
+    None, or knobs that cannot be read, leave the settings as they are.
+    """
     knobs = _parse_or_ignore(text)
     if not knobs:
         return settings
@@ -374,7 +377,10 @@ def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
 
 @lru_cache(maxsize=1024)
 def _parse_or_ignore(text: str | None) -> Mapping[str, Any]:
-    """Parse stored knobs; damaged ones are logged and ignored, so that queries still work."""
+    """Parse stored knobs; None has none.
+
+    Damaged ones are logged and ignored, so that queries still work.
+    """
     try:
         return _parse_knobs(text)
     except ValueError as error:

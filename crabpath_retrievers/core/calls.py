@@ -538,7 +538,6 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _SCOPE = "crabpath_retrievers"
 _CAPTURED = frozenset({"true", "span_only", "span_and_event"})
-_LIFT_BUCKETS = (-1.0, -0.5, -0.1, -0.001, 0.001, 0.1, 0.5, 1.0)  # lost, equal, won
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PATIENCE = 1.0  # seconds that one reading of the gauge may wait for a database
 
@@ -788,10 +787,10 @@ class _Instruments:
         self.learned = meter.create_counter(
             "crabpath.learned", "{feedback}", "Feedback that was learned from"
         )
-        self.lift = meter.create_histogram(
-            "crabpath.lift",
-            description="What learning gained on turns judged without regard to what was shown",
-            explicit_bucket_boundaries_advisory=_LIFT_BUCKETS,
+        self.lift = meter.create_counter(  # a histogram records no negative value
+            "crabpath.lift.feedback",
+            "{feedback}",
+            "Feedback judged without regard to what was shown, by whether learning gained",
         )
 
 
@@ -866,7 +865,8 @@ def count_lesson(gained: float | None = None) -> None:
     for instruments in _instruments:
         instruments.learned.add(1)
         if gained is not None:
-            instruments.lift.record(gained)
+            result = "won" if gained > 0 else "lost" if gained < 0 else "equal"
+            instruments.lift.add(1, {"crabpath.lift.result": result})
 
 
 def report_metrics(provider: MeterProvider) -> None:

@@ -169,12 +169,12 @@ def follows_article(token: str, *, after_article: bool) -> bool:
 
 
 def has_stems(language: str | None) -> bool:
-    """Whether words of a language are also found by their stems; those of English are not."""
+    """Whether words of a language are also found by their stems; False for English and None."""
     return language in _STEMMERS or language == "he"
 
 
 def has_compounds(language: str | None) -> bool:
-    """Whether a language writes compounds as one word."""
+    """Whether a language writes compounds as one word; False for None."""
     return language in _WITH_COMPOUNDS
 
 

@@ -171,6 +171,7 @@ def find_interruption(
     Args:
         error: The error.
         known: The exception that the caller was handling before; it and its causes do not count.
+            None if it was handling none.
         modules: Prefixes of the modules whose exceptions are the library's own; any other exception
             counts as found. By default all are its own.
     """

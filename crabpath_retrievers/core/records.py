@@ -325,9 +325,10 @@ class StoredWeight(NamedTuple):
     authority: int = 0
 
     def decay_to(self, exponent: float) -> float:
-        """Effective weight: ``floor + (weight − floor) · exp(−rate · (exponent − decay_at))``.
+        """Return the weight after decay until ``exponent``, the sum of decay in a namespace so far.
 
-        Nothing decays while ``exponent`` is at most ``decay_at``.
+        This is ``floor + (weight − floor) · exp(−rate · (exponent − decay_at))``; nothing decays
+        while ``exponent`` is at most ``decay_at``.
         """
         weight, decay_at, floor, authority = self  # attributes take longer, edges are many
         if weight == floor or exponent <= decay_at:
@@ -358,11 +359,11 @@ _BYTES = 8
 
 
 def compute_hub_level(node_id: str) -> int:
-    """Return ``floor(-ln U / ln M)``, U in (0, 1] from a hash of the id: 0 for 15 of 16 nodes.
+    """Return the highest level of which a node is a hub: 0 for 15 of 16 nodes, which are none.
 
-    HNSW draws the level at random (Malkov & Yashunin 2016, §4.1); here it is the same for the same
-    id on every machine and in every order of arrival. Nodes of level L and above are the hubs of
-    level L.
+    The level is ``floor(-ln U / ln 16)``, with U in (0, 1] from a hash of the id. HNSW draws the
+    level at random (Malkov & Yashunin 2016, §4.1); here it is the same for the same id on every
+    machine and in every order of arrival. Nodes of level L and above are the hubs of level L.
     """
     digest = hashlib.blake2b(node_id.encode(), digest_size=_BYTES).digest()
     drawn = (int.from_bytes(digest, "big") + 1) / 2 ** (8 * _BYTES)

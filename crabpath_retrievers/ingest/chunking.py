@@ -334,7 +334,7 @@ class Chunking:
         Args:
             documents: LangChain documents; ``id``, ``metadata["source"]``, ``["title"]`` and
                 ``["aliases"]`` are used where present.
-            ids: One id per document, instead of ``Document.id``.
+            ids: One id per document, instead of ``Document.id``. None keeps ``Document.id``.
 
         Returns:
             Nodes in document order. Only nodes named in ``vectors`` have a vector.

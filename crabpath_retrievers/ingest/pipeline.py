@@ -184,7 +184,8 @@ class Ingest:
         Args:
             documents: Documents to add. An unchanged chunk costs one look-up.
             chunking: How to split.
-            ids: One id per document; a document replaces what was added under its id before.
+            ids: One id per document; a document replaces what was added under its id before. None
+                keeps ``Document.id``.
             cleanup: None removes only what ids replace; ``"incremental"`` also removes chunks
                 that a given source no longer has; ``"full"`` removes everything that is not given.
                 Names and meanings are those of LangChain's indexing API.
@@ -227,10 +228,10 @@ class Ingest:
                 ``"full"`` all documents that are to stay.
             in_bulk: Whether to publish and link in two passes, however few the chunks; then the
                 report lists no ids.
-            progress: Shows the progress of each part in chunks.
+            progress: Shows the progress of each part in chunks; None for none.
             advance: Called with the number of files that a part has read.
             find_all: Finds the pairs to link in bulk, in this process or on a cluster.
-            linking: Shows the progress of linking in bulk.
+            linking: Shows the progress of linking in bulk; None for none.
 
         Returns:
             The report on chunks, and a part without chunks that has all other counts.

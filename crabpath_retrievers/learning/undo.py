@@ -197,7 +197,7 @@ class LearningHistory:
         return stored
 
     def delete(self, snapshot: str, namespace: str | None) -> str:
-        """Delete a snapshot and return its id."""
+        """Delete a snapshot and return its id; it is looked up as by :meth:`find_snapshot`."""
         stored = self.find_snapshot(snapshot, namespace)
         self.store.write(drop_snapshot, stored.id)
         return stored.id

@@ -26,6 +26,7 @@ from crabpath_retrievers.core.query import (
     require_flags,
 )
 from crabpath_retrievers.core.records import Authority
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import (
     Lift,
     LiftGrouping,
@@ -83,11 +84,14 @@ class MemoryLearning(MemoryPart):
         """List the recorded feedback with its status, newest first.
 
         Args:
-            user: Only feedback of this user.
+            user: Only feedback of this user; None for any.
             source: Only feedback of this source: ``human``, ``self``, ``harvested`` or ``teacher``.
-            namespace: Only feedback of this namespace.
-            turn_id: Only feedback about this turn, by its id or that of the host's run.
-            before: Only feedback older than this one: the last one of the list before.
+                None for any.
+            namespace: Only feedback of this namespace; None for all.
+            turn_id: Only feedback about this turn, by its id or that of the host's run; None for
+                any.
+            before: Only feedback older than this one: the last one of the list before; None for the
+                newest.
             limit: How many at most, at least 1.
 
         Raises:
@@ -228,8 +232,9 @@ class MemoryLearning(MemoryPart):
         notes that its corrections created.
 
         Args:
-            user: The user whose feedback is undone.
+            user: The user whose feedback is undone; None for any.
             source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
+                None for any.
             token: Instead, or with them: id of the token of a server that gave it.
             namespace: Only feedback of this namespace; None for all.
 
@@ -261,6 +266,9 @@ class MemoryLearning(MemoryPart):
         Raises:
             InvalidInputError: Neither was given, or an argument cannot be used.
         """
+        if user is None and token is None:
+            msg = "whose feedback is to be deleted: give user, token or both"
+            raise InvalidInputError(msg)
         self.undo_all(user=user, token=token, namespace=namespace)
         giver = FeedbackFilter.of(user=user, source=None, namespace=namespace, token=token)
         with limit_waiting(self._services.settings.time_limit):
@@ -332,7 +340,7 @@ class MemoryLearning(MemoryPart):
             namespace: The namespace that learns.
             k: Documents to retrieve.
             checkpoint: A file that saves the progress; without it every line is looked up in the
-                memory.
+                memory; None for no such file.
             skip_bad: Skip lines that cannot be replayed, and report them.
 
         Raises:
@@ -413,7 +421,7 @@ class MemoryNamespaces(MemoryPart):
 
         Args:
             namespace: The namespace.
-            name: A name to find the snapshot by; unique within the namespace.
+            name: A name to find the snapshot by; unique within the namespace; None for none.
 
         Returns:
             The id of the snapshot.

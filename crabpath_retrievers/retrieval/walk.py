@@ -170,7 +170,7 @@ class NodeChoices:
         """Make the record of the decision at this node; None records that nothing was to decide.
 
         Args:
-            decision: What the router decided.
+            decision: What the router decided; None if there was nothing to decide.
             followed: The edges that were followed.
             hop: Distance of the node from its seed.
             temperature: τ of the policy.

@@ -92,7 +92,10 @@ class ChromaDirectory:
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
-        """Keep the path of a directory; use :meth:`enter`, which shares it."""
+        """Keep the path of a directory, and the name of the collection of documents in it.
+
+        Use :meth:`enter`, which shares a directory among memories.
+        """
         self.path, self._name = path, name
         self.generation, self.is_refilling = 0, False
         self._users, self.lock = 0, threading.RLock()
@@ -412,9 +415,10 @@ def _close(client: "ClientAPI") -> None:
 
 
 def _forget(identifier: str) -> None:
-    """Remove a system that never started, or is no longer used, from Chroma's cache.
+    """Remove the system with this identifier from Chroma's cache.
 
-    Chroma never removes the former; older releases remove neither.
+    The system never started, or is no longer used. Chroma never removes systems that did not start,
+    and older releases remove none at all.
     """
     from chromadb.api.shared_system_client import SharedSystemClient
 

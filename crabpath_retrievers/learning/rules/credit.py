@@ -253,8 +253,9 @@ class DocumentRecord:
 def compute_responsibility(record: DocumentRecord, task: str | None) -> float:
     """Return how far a followed document answers for a failure, in [0, 1].
 
-    It is 0 if the document is meant for other types of task than ``task``. The more successes the
-    document has, the less one failure counts (a Beta posterior moves by 1/(n + s)).
+    It is 0 if the document is meant for other types of task than ``task``; None is for any. The
+    more successes the document has, the less one failure counts (a Beta posterior moves by 1/(n +
+    s)).
     """
     if task and record.tasks and task not in record.tasks:
         return 0.0

@@ -43,6 +43,7 @@ def make_event_feedback(
 
     ``policy`` gives outcome and source of the event's ``kind``. The answer is kept only for a
     success: if an answer came in spite of an error, it is not known what was wrong with it.
+    ``answer``, ``namespace`` and ``user`` are None if unknown.
     """
     rule = policy.rule(kind)
     return Feedback(

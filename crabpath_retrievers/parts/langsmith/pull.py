@@ -124,7 +124,7 @@ def pull(
         memory: The memory that learns, a :class:`CrabPath`.
         project: Name of the project.
         since: Earliest creation time of the feedback; UTC if it has no time zone. None for all.
-        policy: Which keys count, and how much.
+        policy: Which keys count, and how much; None for ``OutcomePolicy()``.
         namespace: Only feedback for turns of this namespace is recorded; None for all.
 
     Raises:
@@ -160,7 +160,7 @@ class _Pull:
         self._traces: dict[str, list[Turn]] = {}
 
     def run(self, project: str, since: datetime | None) -> PullReport:
-        """Pull the feedback of a project."""
+        """Pull the feedback of a project that was created after ``since``; None for all of it."""
         if not self._policy.langsmith.on:
             return PullReport()
         with translate_errors(project):

@@ -131,7 +131,10 @@ class PgVectorIndex(VectorIndex):
             self._store.write(delete_vectors, ids, self._collection)
 
     def on(self, read: Reader) -> "PgVectorIndex":
-        """Search on the connection of a reader, and change within a transaction, if it is one."""
+        """Return the index on the connection of a reader.
+
+        If the reader is an open transaction, changes are part of it.
+        """
         queries = VectorQueries(read, self._collection)
         self._type = self._type or queries.find_type()
         bound = copy(self)

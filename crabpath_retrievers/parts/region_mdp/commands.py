@@ -174,12 +174,13 @@ _ARROW = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 5, "shrinkB": 5}
 def write_plot(found: RegionOverview, sizes: Mapping[str, int] | None, file: Path) -> None:
     """Draw regions by the first two principal components of the hubs of their level.
 
-    Markers are as large as the regions, or as the number of turns where sizes are not known; their
-    colour is the quality; arrows lead to where at least a tenth of the steps led.
+    Markers are as large as the regions or, if ``sizes`` is None, as the number of turns. Their
+    colour is the quality. An arrow shows that at least a tenth of a region's steps led to another
+    one.
 
     Args:
-        found: What is known.
-        sizes: Documents by id of the hub.
+        found: The regions, with what a namespace has learned in them.
+        sizes: Number of documents by id of the hub; None if not counted.
         file: PNG, SVG or PDF, by its ending.
 
     Raises:

@@ -315,7 +315,7 @@ class RegionModel:
 
         Args:
             steps: As ``(region, action)``, at least one.
-            task_type: Type of the task.
+            task_type: Type of the task; None for any.
 
         Raises:
             InvalidInputError: There is no step.
@@ -342,7 +342,8 @@ class RegionModel:
 
         Args:
             region: Id of its hub.
-            task_type: Only episodes with this type of task count fully; others are the prior.
+            task_type: Only episodes with this type of task count fully; others are the prior; None
+                counts all fully.
 
         Raises:
             NotFoundError: Unknown region.

@@ -71,9 +71,10 @@ class MemoryRegions(MemoryPart):
         return _find_region(self._services, vector, self.models().hubs(level))
 
     def assignments(self, level: int | None = None) -> dict[str, str]:
-        """The region of every document chunk: id of its hub by id of the chunk.
+        """Return the region of every document chunk: id of its hub by id of the chunk.
 
-        Reads the whole corpus, block by block.
+        Reads the whole corpus, block by block. ``level`` None is the finest on which steps are
+        counted.
 
         Raises:
             NotFoundError: The level has no hub.
@@ -128,7 +129,7 @@ class MemoryRegions(MemoryPart):
         Args:
             text: What it sees.
             k: Most states.
-            task_type: Type of its task.
+            task_type: Type of its task; None for any.
             namespace: The namespace that learned.
 
         Returns:
@@ -164,16 +165,17 @@ class MemoryRegions(MemoryPart):
 
         Args:
             states: The observations, in order: vectors of the memory's embedder, or ids of
-                documents.
+                documents. None if ``texts`` are given.
             actions: The action in each state; as many as states, or one fewer where the episode
                 ended in the last state. None between documents: the kind of the edge from one to
                 the next, else the ``type`` in the metadata of the next one.
             reward: From -1 (failure) to 1 (success); every action is credited with it.
-            texts: Instead of states: the observations as texts.
-            task_type: Type of the task, such as "refund".
+            texts: Instead of states: the observations as texts; None if ``states`` are given.
+            task_type: Type of the task, such as "refund"; None for none.
             namespace: The namespace that learns.
             classify: Gives the type of an action; None takes texts as they are.
-            episode_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
+            episode_id: The same id again changes nothing; ``CrabPath.undo`` takes it. None makes
+                one.
 
         Returns:
             ``applied``; ``refused`` where the namespace is frozen.

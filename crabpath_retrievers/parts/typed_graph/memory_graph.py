@@ -129,7 +129,7 @@ class MemoryGraph(MemoryPart):
             weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge. That of an
                 ``inhibits`` edge is at most 0; it replaces a ``taught`` one, and the reverse.
             namespace: The namespace that learns it.
-            edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
+            edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it. None makes one.
 
         Returns:
             ``applied``; ``refused`` where the namespace is frozen.
@@ -206,7 +206,7 @@ class MemoryGraph(MemoryPart):
         Args:
             node_id: Id of a chunk or note.
             edge_type: One or several types; None for those that queries follow.
-            tier: Only ``reflex``, ``habitual``, ``dormant`` or ``inhibitory`` edges.
+            tier: Only ``reflex``, ``habitual``, ``dormant`` or ``inhibitory`` edges. None for all.
             min_weight: Least absolute weight, in [0, 1].
             direction: ``out`` for outgoing edges, ``in`` for incoming ones.
             limit: How many at most, from 1 to 10,000.
@@ -251,10 +251,10 @@ class MemoryGraph(MemoryPart):
         that are derived from outcomes have some only where somebody set them.
 
         Args:
-            source: Only edges that begin at this chunk or note.
-            target: Only edges that end at this one.
-            edge_type: Only edges of this type.
-            feedback_id: Only changes by this feedback, or by the note with this id.
+            source: Only edges that begin at this chunk or note; None for any.
+            target: Only edges that end at this one; None for any.
+            edge_type: Only edges of this type; None for any.
+            feedback_id: Only changes by this feedback, or by the note with this id; None for any.
             limit: How many at most, from 1 to 10,000.
             namespace: The namespace whose weights are meant.
 
