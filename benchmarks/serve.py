@@ -59,7 +59,7 @@ def measure_serving(load: ServeLoad) -> Iterator[str]:
             memory.add_documents(make_documents(load.documents), split=False, progress=None)
         shutil.copytree(place / "own", place / "served")
         tokens = {
-            name: add_token(place / "tokens.json", [name], ["read", "feedback", "write"])
+            name: add_token(place / "tokens.json", [name], ["read", "feedback", "teach", "write"])
             for name in (f"client-{n}" for n in range(load.clients))
         }
         listening = socket.create_server(("127.0.0.1", 0), backlog=1024)

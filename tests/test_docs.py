@@ -74,7 +74,7 @@ def documents(tmp_path, monkeypatch, chat_server):
 @pytest.fixture
 def served(documents, monkeypatch):
     """The address of a server with a token, and both in the environment."""
-    token = add_token("tokens.json", ["ann"], ["read", "feedback", "write"])
+    token = add_token("tokens.json", ["ann"], ["read", "feedback", "teach", "write"])
     access = Access.from_file("tokens.json")
     with CrabPath.open("./memory") as memory, running(create_app(memory, access=access)) as url:
         monkeypatch.setenv("CRABPATH_URL", url)

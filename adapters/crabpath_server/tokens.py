@@ -249,6 +249,8 @@ def _change(
             result = change(entries)
             text = _ENTRIES.dump_json(entries, indent=2, exclude_defaults=True)
             with open(new, "xb", opener=_open_private) as written:
+                if file.exists() and os.name == "posix":  # root changes it for the server's user
+                    os.fchown(written.fileno(), file.stat().st_uid, file.stat().st_gid)
                 written.write(text + b"\n")
                 written.flush()
                 os.fsync(written.fileno())

@@ -12,9 +12,10 @@ from hypothesis.errors import Unsatisfiable
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from served import RIGHTS
 
 from crabpath_retrievers import CrabPath
-from crabpath_server import Access, add_token, create_app
+from crabpath_server import Access, Limits, add_token, create_app
 
 EXAMPLES = int(os.environ.get("CRABPATH_FUZZ", "4"))
 
@@ -22,9 +23,10 @@ EXAMPLES = int(os.environ.get("CRABPATH_FUZZ", "4"))
 @pytest.fixture
 def described(tmp_path, serve):
     """A real server as it describes itself, and how requests reach it and may do everything."""
-    token = add_token(tmp_path / "t.json", ["*"], ["read", "feedback", "write", "admin"])
+    token = add_token(tmp_path / "t.json", ["*"], list(RIGHTS))
     with CrabPath.open(tmp_path / "m", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
-        app = create_app(memory, access=Access.from_file(tmp_path / "t.json"))
+        many = Limits(requests_per_minute=1_000_000, feedbacks_per_hour=1_000_000)
+        app = create_app(memory, access=Access.from_file(tmp_path / "t.json"), limits=many)
         address = serve(app)
         schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
         yield schema, {"base_url": address, "headers": {"Authorization": f"Bearer {token}"}}
