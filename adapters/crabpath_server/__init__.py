@@ -10,12 +10,13 @@ from crabpath_retrievers.errors import MissingExtraError
 if TYPE_CHECKING:
     from crabpath_server.access import Access, Grant
     from crabpath_server.app import Limits, create_app
+    from crabpath_server.logs import start_logging
     from crabpath_server.oauth import Issuer
     from crabpath_server.tokens import add_token
 
 __version__ = "0.1.0"
 
-__all__ = ["Access", "Grant", "Issuer", "Limits", "add_token", "create_app"]
+__all__ = ["Access", "Grant", "Issuer", "Limits", "add_token", "create_app", "start_logging"]
 
 require_same_version(__name__, __version__, _base_version)
 
@@ -27,6 +28,7 @@ _LAZY = {
     "add_token": "tokens",
     "Limits": "app",
     "create_app": "app",
+    "start_logging": "logs",
 }
 
 

@@ -150,7 +150,9 @@ def create_app(
     start_metrics()
 
     async def answer_metrics(request: Request) -> Response:
-        access.authorise(read_token(request.headers)).require("read")
+        grant = access.authorise(read_token(request.headers))
+        get_entry().token = grant.token
+        grant.require("read")
         accept = request.headers.get("accept", "")
         text, kind = write_metrics(accept)
         return Response(text, headers={"Content-Type": kind})
@@ -426,14 +428,15 @@ class _Resource:
         return _validate(model, data, strict=True)
 
 
-def _send_file(answer: Download) -> StreamingResponse:
-    def read() -> Iterator[bytes]:
-        with answer.file as file:  # closed where the client has left, too
-            yield from iter(partial(file.read, 1 << 16), b"")
+def _read_parts(file: Any) -> Iterator[bytes]:
+    with file:  # closed where the client has left, too
+        yield from iter(partial(file.read, 1 << 16), b"")
 
+
+def _send_file(answer: Download) -> StreamingResponse:
     saved = f'attachment; filename="{answer.name}"'
     headers = {"Cache-Control": "no-store", "Content-Disposition": saved}
-    return StreamingResponse(read(), headers=headers, media_type=answer.kind)
+    return StreamingResponse(_read_parts(answer.file), headers=headers, media_type=answer.kind)
 
 
 async def _answer(ask: Callable[[], Awaitable[object]], turn: Any) -> object:

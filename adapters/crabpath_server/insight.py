@@ -378,7 +378,7 @@ async def unfreeze(call: Call) -> FrozenState:
 
 
 class ForgetNamespaceBody(ApiInput):
-    """What is deleted."""
+    """Confirms that a namespace is to be deleted."""
 
     confirm: str = Field(description="Name of the namespace of the request, against mistakes.")
     erase: bool = Field(
@@ -396,7 +396,7 @@ class ForgottenNamespace(ApiOutput):
     snapshots: int
 
 
-async def forget_namespace(call: Call, body: ForgetNamespaceBody) -> ForgottenNamespace:
+async def erase_namespace(call: Call, body: ForgetNamespaceBody) -> ForgottenNamespace:
     """Delete all that the namespace asked, said, was taught and has learned."""
     if body.confirm != call.namespace:
         msg = (

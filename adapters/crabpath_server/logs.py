@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from crabpath_retrievers.core.text import to_printable
+from crabpath_retrievers.errors import InvalidInputError
 
 _OURS = ("crabpath_retrievers", "crabpath_server")
 _PLAIN = re.compile(r"[^\s\"=\\\x00-\x1f\x7f]+")
@@ -82,18 +83,32 @@ def _quote(value: Any) -> str:
 
 
 def start_logging(
-    form: LogFormat = LogFormat.text,
-    level: LogLevel = LogLevel.info,
+    form: LogFormat | str = LogFormat.text,
+    level: LogLevel | str = LogLevel.info,
     *,
     has_requests: bool = False,
 ) -> None:
     """Write the log of this process to standard error.
 
     Args:
-        form: The form of a line.
-        level: The least important lines of ours; of other libraries there are warnings.
+        form: The form of a line: ``text``, ``json`` or ``logfmt``.
+        level: The least important lines of ours, such as ``info``; of other libraries there are
+            warnings.
         has_requests: Whether answered requests have a line, too; refused and failed ones have.
+
+    Raises:
+        InvalidInputError: There is no such form or level.
+
+    Example::
+
+        start_logging("json", has_requests=True)
     """
+    try:
+        form, level = LogFormat(form), LogLevel(level)
+    except ValueError as error:
+        forms, levels = (", ".join(kind) for kind in (LogFormat, LogLevel))
+        msg = f"{error}: the form is one of {forms}, the level one of {levels}"
+        raise InvalidInputError(msg) from None
     from crabpath_server.journal import find_facts  # with the extra of the server
 
     handler = logging.StreamHandler()

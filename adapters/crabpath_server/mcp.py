@@ -215,7 +215,8 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        grant = self._find_caller(request).grant
+        caller, entry = self._find_caller(request), get_entry()
+        grant, entry.namespace, entry.token = caller.grant, caller.namespace, caller.grant.token
         async with self._room.admit(request, grant):
             if grant.is_issued:
                 self._require_scope(grant, await request.body())
@@ -333,8 +334,7 @@ class _MemoryServer(MCPServer):
         self.add_tool(run, title=tool.title, description=said, annotations=hints)
 
     async def _make_call(self, context: Context) -> Call:
-        caller, entry = self._find_caller(context.request_context.request), get_entry()
-        entry.namespace, entry.token = caller.namespace, caller.grant.token
+        caller = self._find_caller(context.request_context.request)
         await self._names.refresh()
         return Call(self._memory, caller.grant, caller.namespace, {}, None, self._names, self._k)
 

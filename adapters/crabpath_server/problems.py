@@ -18,6 +18,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,
     ServiceError,
+    StoreError,
     StoreLockedError,
     TokenError,
 )
@@ -63,6 +64,12 @@ _STATUSES: dict[type, int] = {
     LateAnswerError: 504,
     TooManyRequestsError: 429,
     CrabPathError: 503,
+}
+_TITLES: dict[type, str] = {  # where the name of the class says too little
+    TokenError: "Token refused",
+    ServiceError: "Not available",
+    StoreError: "Store failed",
+    CrabPathError: "Server failed",
 }
 _REFUSED = {"unknown_turn": 404, "outranked": 409}  # else 400
 _HEADERS = {
@@ -118,9 +125,12 @@ def _name_problem(
 ) -> JSONResponse:
     """Make a problem of the type of one of our public errors."""
     name = kind.__name__
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Error")).capitalize()
+    words = (
+        _TITLES.get(kind)
+        or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Error")).capitalize()
+    )
     where = f"{_PAGES}reference/errors/#{name.lower()}"
-    return _make_problem(scope, status, where, words, detail, headers=headers)
+    return _make_problem(scope, status, where, _TITLES.get(kind, words), detail, headers=headers)
 
 
 def _make_problem(

@@ -224,7 +224,7 @@ class BatchAnswer(ApiOutput):
     answers: list[QueryAnswer]
 
 
-async def ask_all(call: Call, body: BatchBody) -> BatchAnswer:
+async def ask_batch(call: Call, body: BatchBody) -> BatchAnswer:
     """Answer several questions; one that cannot be used refuses all."""
     asked = [asyncio.ensure_future(ask(call, question)) for question in body.questions]
     try:

@@ -26,6 +26,7 @@ from crabpath_retrievers.core.query import (
     require_flags,
 )
 from crabpath_retrievers.core.records import Authority
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.lift import (
     Lift,
     LiftGrouping,
@@ -265,6 +266,9 @@ class MemoryLearning(MemoryPart):
         Raises:
             InvalidInputError: Neither was given, or an argument cannot be used.
         """
+        if user is None and token is None:
+            msg = "whose feedback is to be deleted: give user, token or both"
+            raise InvalidInputError(msg)
         self.undo_all(user=user, token=token, namespace=namespace)
         giver = FeedbackFilter.of(user=user, source=None, namespace=namespace, token=token)
         with limit_waiting(self._services.settings.time_limit):

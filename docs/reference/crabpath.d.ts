@@ -91,7 +91,7 @@ export interface paths {
          * Answer several questions; one that cannot be used refuses all.
          * @description Right: read.
          */
-        post: operations["ask_all"];
+        post: operations["ask_batch"];
         delete?: never;
         options?: never;
         head?: never;
@@ -631,7 +631,7 @@ export interface paths {
          * Delete all that the namespace asked, said, was taught and has learned.
          * @description Right: admin.
          */
-        post: operations["forget_namespace"];
+        post: operations["erase_namespace"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1053,7 +1053,7 @@ export interface components {
         };
         /**
          * ForgetNamespaceBody
-         * @description What is deleted.
+         * @description Confirms that a namespace is to be deleted.
          */
         ForgetNamespaceBody: {
             /** @description Name of the namespace of the request, against mistakes. */
@@ -2218,7 +2218,7 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
-    ask_all: {
+    ask_batch: {
         parameters: {
             query?: never;
             header?: {
@@ -3434,7 +3434,7 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
-    forget_namespace: {
+    erase_namespace: {
         parameters: {
             query?: never;
             header?: {

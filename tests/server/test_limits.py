@@ -237,7 +237,7 @@ def test_a_question_that_takes_too_long(slow_memory, serve, gate):
         headers={"Accept": "application/json, text/event-stream"},
     )
     assert (late.status_code, "0.3 s" in message(late)) == (504, True)
-    assert late.json()["title"] == "Service"
+    assert late.json()["title"] == "Not available"
     gate.set()
 
 

@@ -7,12 +7,11 @@ import time
 
 import httpx
 import pytest
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from crabpath_server import Access, add_token, create_app
-from crabpath_server.endpoints import Call, Endpoint
-from crabpath_server.logs import LogFormat, LogLevel, start_logging
-from crabpath_server.routes import Health
+from crabpath_retrievers import InvalidInputError
+from crabpath_server import Access, add_token, create_app, start_logging
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 ANSWERED = r"crabpath_server\.requests| (INFO|WARNING) request "
@@ -26,7 +25,7 @@ def log(capsys):
     loggers.append(logging.getLogger("crabpath_server.requests"))
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
 
-    def start(form=LogFormat.json, level=LogLevel.info, **options):
+    def start(form="json", level="info", **options):
         start_logging(form, level, **options)
 
         def read(answers):
@@ -43,6 +42,12 @@ def log(capsys):
     for logger, level, handlers in before:
         logger.setLevel(level)
         logger.handlers[:] = handlers
+
+
+def test_forms_and_levels_that_do_not_exist_are_refused():
+    for wrong in ({"form": "xml"}, {"level": "loud"}, {"level": None}):
+        with pytest.raises(InvalidInputError, match="one of"):
+            start_logging(**wrong)
 
 
 def of_requests(lines):
@@ -97,7 +102,7 @@ def test_refused_tokens_and_failures_are_logged_in_any_case(memory, token_file, 
     """Answers are not, unless it is asked for."""
     reader = add_token(token_file, ["ann"], ["read"])
     url = serve(create_app(memory, access=Access.from_file(token_file)))
-    read = log(level=LogLevel.warning)
+    read = log(level="warning")
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {reader}"}) as client:
         assert client.get("/v1/turns").status_code == 200
         assert client.post("/v1/teach", json={"text": ASKED}).status_code == 403
@@ -108,8 +113,8 @@ def test_refused_tokens_and_failures_are_logged_in_any_case(memory, token_file, 
     found = of_requests(lines)
     assert [(one["status"], one["level"], one["error"]) for one in found] == [
         (403, "warning", "Forbidden"),
-        (401, "warning", "Token"),
-        (401, "warning", "Token"),
+        (401, "warning", "Token refused"),
+        (401, "warning", "Token refused"),
     ]
     assert "'teach'" in found[0]["refusal"]
     assert "unknown" in found[1]["refusal"]
@@ -117,7 +122,7 @@ def test_refused_tokens_and_failures_are_logged_in_any_case(memory, token_file, 
     assert "wrong" not in "".join(lines)
 
 
-@pytest.mark.parametrize("form", [LogFormat.logfmt, LogFormat.text])
+@pytest.mark.parametrize("form", ["logfmt", "text"])
 def test_what_a_client_sends_stays_in_its_line(client, log, form):
     """An id, a path or a method cannot begin a line of its own, or control a terminal."""
     read = log(form, has_requests=True)
@@ -134,19 +139,19 @@ def test_what_a_client_sends_stays_in_its_line(client, log, form):
     assert "status=405" in lines[3]
 
 
-async def fail(_call: Call) -> Health:
+def fail(_request):
     raise RuntimeError(ASKED)
 
 
 def test_a_failure_shows_where_it_happened_and_its_message_only_for_debugging(memory, log):
-    endpoints = [Endpoint("GET /v1/turns", "read", fail)]
-    client = TestClient(create_app(memory, endpoints=endpoints), base_url="http://127.0.0.1")
-    for level, shown in ((LogLevel.error, False), (LogLevel.debug, True)):
+    app = create_app(memory, more=[Route("/fail", fail)])
+    client = TestClient(app, base_url="http://127.0.0.1")
+    for level, shown in (("error", False), ("debug", True)):
         read = log(level=level)
-        assert client.get("/v1/turns").status_code == 500
+        assert client.get("/fail").status_code == 500
         lines = [json.loads(line) for line in read(1)]
         failed = next(one for one in lines if one["event"] == "a request failed")
-        assert (failed["level"], failed["route"]) == ("error", "/v1/turns")
+        assert (failed["level"], failed["method"]) == ("error", "GET")
         assert "RuntimeError" in failed["exception"]
         assert "test_logs.py" in failed["exception"]
         assert (ASKED in failed["exception"]) is shown
