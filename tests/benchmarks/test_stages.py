@@ -5,7 +5,7 @@ import re
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from benchmarks.speed.stages import STAGES, measure_profile, render_profile
-from crabpath_lab.datasets.sample import load_sample
+from crabpath_lab import load_sample
 
 
 def test_every_stage_is_measured_and_little_is_left_over(tmp_path):
