@@ -122,6 +122,9 @@ class RegionIndex:
     def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
 
+        ``version`` is that of the hubs; None reads it. ``read`` does the reading; None takes the
+        store.
+
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
             NotFoundError: The level has no hub.

@@ -34,6 +34,8 @@ async def bound_feedback(call: Call, turn_id: str | None, fields: dict[str, Any]
         return turn_id
     if fields.get("source") == "teacher":
         call.grant.require(_TEACH, "source 'teacher'")
+    if await _find_others(call, fields.get("feedback_id")):
+        call.grant.require(_TEACH, "the feedback_id of another token")
     return await _bound_labels(call, turn_id, fields, ("relevant", "irrelevant"))
 
 
@@ -46,6 +48,20 @@ async def bound_correction(call: Call, turn_id: str | None, fields: dict[str, An
         if fields.get(name) is not None:
             call.grant.require(_TEACH, f"{name} of a correction")
     return await _bound_labels(call, turn_id, fields, ("wrong", "related"))
+
+
+async def bound_undo(call: Call, feedback_id: str | None, turn_id: str | None) -> None:
+    """Refuse to undo what another token said; the right ``admin`` undoes all."""
+    if "admin" in call.grant.rights or call.grant.token is None:
+        return
+    others = await _find_others(call, feedback_id)
+    if turn_id is not None:
+        find = call.memory.aio.learning.feedback
+        found = await find(turn_id=turn_id, namespace=call.namespace, limit=1000)
+        standing = [one.token for one in found if one.status in {"applied", "waiting"}]
+        others |= {name for name in standing if name and name != call.grant.token}
+    if others:
+        call.grant.require("admin", "undo of what another token said")
 
 
 def bound_authority(call: Call, authority: str | None) -> None:
@@ -67,6 +83,15 @@ def find_last_turn(call: Call, session: str | None) -> str:
         "(the setting learning.window_seconds): give the turn_id of the answer that was wrong"
     )
     raise InvalidInputError(msg)
+
+
+async def _find_others(call: Call, feedback_id: str | None) -> set[str]:
+    """Find the other tokens by which a feedback was given."""
+    if feedback_id is None:
+        return set()
+    find = call.memory.store.history.find_tokens
+    found = await asyncio.to_thread(find, call.namespace, feedback_id)
+    return {name for name in found if name != call.grant.token}
 
 
 async def _bound_labels(

@@ -123,7 +123,7 @@ class Issuer:
         except jwt.ExpiredSignatureError:
             msg = "this token has expired: get another one from its issuer"
             raise TokenError(msg) from None
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             msg = f"this token cannot be used here: {error}"
             raise TokenError(msg) from None
 
@@ -246,7 +246,7 @@ def _read_key_id(token: str) -> Any:
     """Read the id of the key that a token names, None without one; ``...`` of no JWT."""
     try:
         return jwt.get_unverified_header(token).get("kid")
-    except (jwt.PyJWTError, ValueError):
+    except (jwt.PyJWTError, ValueError, RecursionError):  # of a header that is nested deeply
         return ...
 
 

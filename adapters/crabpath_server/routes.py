@@ -20,7 +20,7 @@ from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_server.answers import ApiOutput, Sent
 from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
-from crabpath_server.judging import bound_correction, bound_feedback, find_last_turn
+from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
 
 # Fields that name documents, which senders know by names without the directory of the server.
 _DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
@@ -496,6 +496,7 @@ async def read_feedback(
 
 async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
     """Undo all that was learned from one feedback, or from all feedback about one turn."""
+    await bound_undo(call, body.feedback_id, body.turn_id)
     return await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
     )

@@ -40,7 +40,7 @@ class ChromaClient(Protocol):
     """A client of Chroma, such as ``chromadb.HttpClient(...)``."""
 
     def get_or_create_collection(self, name: str) -> Any:
-        """A collection of vectors."""
+        """Return the collection of vectors called ``name``; create it if there is none."""
 
 
 VectorPlace: TypeAlias = str | Path | VectorStore | VectorIndex | ChromaClient | None

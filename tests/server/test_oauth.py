@@ -328,6 +328,10 @@ def forge(issuer):
     yield "with a condition that we do not know", issuer.issue(header={"crit": ["x"], "x": 1})
     yield "that is no JSON", "e30.e30.e30"
     yield "of dots", "..."
+    yield "of a number as key", hs256({"alg": "RS256", "kid": 7}, claims, pem)
+    nested = base64.urlsafe_b64encode(b"[" * 30_000).rstrip(b"=").decode()
+    yield "nested deeply", f"{nested}.e30.e30"
+    yield "until the end of time", issuer.issue(exp=10**400)
 
 
 def hs256(header, claims, secret):

@@ -131,6 +131,22 @@ def test_a_teacher_and_a_turn_of_chosen_documents_need_the_right_to_teach(bear):
     assert post(ann, "query", **chosen, record=False)["documents"]
 
 
+def test_a_token_takes_back_what_it_said_itself(memory, bear):
+    """Nor does it change what another one said; the right ``admin`` undoes all."""
+    ann, eve = bear("read", "feedback"), bear("read", "feedback")
+    turn, _ = ask(ann)
+    said = {"turn_id": turn, "outcome": 1, "feedback_id": "order-1", "user": "ann"}
+    post(ann, "feedback", **said)
+    for about in ({"feedback_id": "order-1"}, {"turn_id": turn}):
+        assert "what another token said" in refuse(eve, "undo", **about)
+    assert "of another token" in refuse(eve, "feedback", **{**said, "outcome": -1})
+    (record,) = memory.learning.feedback(namespace="ann")
+    assert (record.status, record.outcome, record.token) == ("applied", 1, ann.token)
+    assert post(ann, "undo", turn_id=turn)["status"] == "undone"
+    post(ann, "feedback", **{**said, "outcome": -1})
+    assert post(bear("feedback", "admin"), "undo", feedback_id="order-1")["status"] == "undone"
+
+
 def test_a_token_speaks_for_its_user(bear):
     ann = bear("read", "feedback", user="ann")
     turn, _ = ask(ann)

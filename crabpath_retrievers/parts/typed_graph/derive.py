@@ -173,7 +173,11 @@ class _Replay:
         nodes: Mapping[str, NodeFacts],
         homes: _Homes,
     ) -> None:
-        """Start without edges; ``exponent`` is the decay exponent after the last feedback."""
+        """Start without edges.
+
+        ``exponent`` is the decay exponent after the last feedback; ``nodes`` has the facts of
+        documents and hubs by id; ``homes`` finds the regions of queries and documents.
+        """
         self._settings, self._exponent = settings, exponent
         self._nodes, self._homes = nodes, homes
         # By source: weight by target and kind.

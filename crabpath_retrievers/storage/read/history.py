@@ -288,6 +288,15 @@ class HistoryQueries(Queries):
         ]
         return about[:limit]
 
+    def find_tokens(self, namespace: str, feedback_id: str) -> set[str]:
+        """Find the tokens by which a feedback of a namespace was given: one, or none."""
+        query = sa.select(feedback.c.token).where(
+            feedback.c.id == feedback_id,
+            feedback.c.namespace == namespace,
+            feedback.c.token.is_not(None),
+        )
+        return set(self._scalars(query))
+
     def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
         """List the changes in the journal, newest first, after the one of number ``before``."""
         query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)

@@ -1,5 +1,6 @@
 """Reads of turn records."""
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -138,6 +139,7 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
 
 
 _AT_ONCE = 200  # turn records in memory
+_QUERY = re.compile(r'"query": ?("(?:[^"\\]|\\.)*")')  # in a record, before all texts of others
 _MOST_PRECEDENTS = 500  # newest verdicts among which those on similar questions are looked for
 WAIT_FOR_TURN = 1.0
 """Seconds from its making in which a turn of another process is looked for again.
@@ -253,26 +255,38 @@ class TurnLog(Queries):
         """
         self._store.flush()
         known = {episode.query: (episode, near) for episode, near in alike}
-        given = (
-            _VERDICTS.with_only_columns(
-                turns.c.id, turns.c.record, feedback.c.payload, feedback.c.created
+        newest = (
+            sa.select(feedback.c.id, feedback.c.payload, feedback.c.created)
+            .where(
+                feedback.c.namespace == turn.namespace,
+                feedback.c.status == "applied",
+                feedback.c.created < turn.created,
             )
-            .where(namespaces.c.name == turn.namespace, feedback.c.created < turn.created)
-            .order_by(None)
             .order_by(feedback.c.sequence.desc())
             .limit(_MOST_PRECEDENTS)
         )
+        given = {name: (payload, at) for name, payload, at in self._rows(newest) if known}
+        judged = (
+            sa.select(consumed_turns.c.feedback, turns.c.id, turns.c.record)
+            .join(turns, turns.c.id == consumed_turns.c.turn)
+            # The sum keeps the planner from the index on namespaces, as above.
+            .join(namespaces, namespaces.c.key == turns.c.namespace + 0)
+            .where(namespaces.c.name == turn.namespace)
+        )
         found: list[Precedent] = []
-        for name, record, payload, created in self._rows(given) if known else ():
-            query = from_json(record)["query"]
+        for given_id, name, record in self._rows_in(judged, consumed_turns.c.feedback, given):
+            # A record holds a whole walk, and all but the question is not needed.
+            text = _QUERY.search(record)
+            query = from_json(text[1]) if text else ""
             if query not in known:
                 continue
-            (episode, near), said = known[query], Feedback.from_record(payload)
+            (episode, near), (payload, at) = known[query], given[given_id]
+            said = Feedback.from_record(payload)
             credit = episode.credit_by_user.get(said.user or "", episode.documents)
-            who = said.feedback_id, said.outcome, said.user, said.source
+            who = given_id, said.outcome, said.user, said.source
             stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
-            found.append(Precedent(query, near, name, *who, created, credit, stated))
-        return sorted(found, key=lambda one: -one.similarity)
+            found.append(Precedent(query, near, name, *who, at, credit, stated))
+        return sorted(found, key=lambda one: (-one.similarity, -one.created))
 
     def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
         """Find the turns whose feedback compares two rankings, each with that feedback.

@@ -577,7 +577,8 @@ def _compare_vectors(
 ) -> Iterator[Finding]:
     """Check that the vectors are those of the graph store; in one database they cannot differ.
 
-    ``found`` are the ids that the index holds; ``advice`` says how to index them again.
+    ``vectors`` is as for :func:`load_collections`; ``found`` are the ids that the index holds;
+    ``advice`` says how to index them again.
     """
     if is_pgvector(vectors) or not found:
         return
