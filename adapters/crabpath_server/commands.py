@@ -1,5 +1,6 @@
 """Commands that serve: ``serve``, ``explore``, ``mcp`` and ``token``."""
 
+import logging
 import socket
 import threading
 import webbrowser
@@ -38,6 +39,7 @@ from crabpath_server.logs import LogFormat, LogLevel, start_logging
 if TYPE_CHECKING:
     from crabpath_server import Access, Issuer
 
+_log = logging.getLogger(__name__)
 _PORT = 8765
 
 OptionalStore = Annotated[
@@ -93,7 +95,7 @@ def run_serve(  # noqa: PLR0913, PLR0917  each is an option of the command
 
         issuer = Issuer(oauth_issuer, oauth_audience, namespace=oauth_namespace)
     start_logging(log_format, log_level, has_requests=access_log)
-    _serve(store, host, port, tokens, opening, issuer=issuer)
+    _serve(store, host, port, tokens, opening, issuer=issuer, log_format=log_format)
 
 
 def run_explore(
@@ -148,6 +150,7 @@ def _serve(
     opening: QueryFlags,
     open_page: Callable[[str], object] | None = None,
     issuer: "Issuer | None" = None,
+    log_format: LogFormat = LogFormat.text,
 ) -> None:
     require_extra("server", "the server")
     from crabpath_server.app import create_app, run_app
@@ -161,7 +164,10 @@ def _serve(
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         place = memory.store.name if is_url(store) else store  # without password
-        errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        if log_format is LogFormat.text:
+            errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        else:  # each line of standard error is one of the log
+            _log.info("serving %s at %s", place, url)
         if open_page is not None:
             threading.Thread(target=open_page, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
