@@ -12,11 +12,21 @@ if TYPE_CHECKING:
     from crabpath_server.app import Limits, create_app
     from crabpath_server.logs import start_logging
     from crabpath_server.oauth import Issuer
-    from crabpath_server.tokens import add_token
+    from crabpath_server.tokens import add_token, create_token, list_tokens
 
 __version__ = "0.1.0"
 
-__all__ = ["Access", "Grant", "Issuer", "Limits", "add_token", "create_app", "start_logging"]
+__all__ = [
+    "Access",
+    "Grant",
+    "Issuer",
+    "Limits",
+    "add_token",
+    "create_app",
+    "create_token",
+    "list_tokens",
+    "start_logging",
+]
 
 require_same_version(__name__, __version__, _base_version)
 
@@ -26,6 +36,8 @@ _LAZY = {
     "Grant": "access",
     "Issuer": "oauth",
     "add_token": "tokens",
+    "create_token": "tokens",
+    "list_tokens": "tokens",
     "Limits": "app",
     "create_app": "app",
     "start_logging": "logs",

@@ -16,8 +16,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     TokenError,
 )
-from crabpath_server import Access, add_token
-from crabpath_server.tokens import create_token, list_tokens
+from crabpath_server import Access, add_token, create_token, list_tokens
 
 
 def in_seconds(number: float) -> str:

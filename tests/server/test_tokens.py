@@ -3,8 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from crabpath_server import Access, Limits, create_app
-from crabpath_server.tokens import create_token
+from crabpath_server import Access, Limits, create_app, create_token
 
 LOCAL = "http://127.0.0.1"
 OTHERS = ("read", "feedback", "write", "admin")
