@@ -396,7 +396,8 @@ class _Resource:
             if key is None:
                 answering = ask()
             else:
-                sender, body = grant.token, await request.body()
+                sender = (grant.token or "", namespace, endpoint.path)
+                body = await request.body()
                 answering = served.repeats.answer(sender, key, body, ask)
             with act_for(grant.token):
                 answer = await asyncio.wait_for(answering, seconds)

@@ -24,12 +24,14 @@ class Repeats:
 
     def __init__(self) -> None:
         """Know no answer yet."""
-        self._known = OrderedDict[tuple[str | None, str], _Known]()
+        self._known = OrderedDict[tuple[tuple[str, ...], str], _Known]()
 
     async def answer(
-        self, sender: str | None, key: str, body: bytes, ask: Callable[[], Awaitable[Any]]
+        self, sender: tuple[str, ...], key: str, body: bytes, ask: Callable[[], Awaitable[Any]]
     ) -> Any:
         """Answer a request once; the same one again waits for that answer, or gets it.
+
+        ``sender`` is whoever sent it, and the namespace and path that it was sent to.
 
         Raises:
             InvalidInputError: The key is not one, or was that of another body.
@@ -50,7 +52,7 @@ class Repeats:
             raise InvalidInputError(msg)
         return await asyncio.shield(known.answer)
 
-    def _forget_failed(self, place: tuple[str | None, str], task: asyncio.Task[Any]) -> None:
+    def _forget_failed(self, place: tuple[tuple[str, ...], str], task: asyncio.Task[Any]) -> None:
         known = self._known.get(place)
         if known is not None and known.answer is task and (task.cancelled() or task.exception()):
             del self._known[place]

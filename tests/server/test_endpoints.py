@@ -597,6 +597,8 @@ def test_a_request_with_a_known_key_has_the_former_answer(client):
     assert first["added"] == 1
     assert ok(client.post("/v1/documents", json=body, headers=key)) == first
     assert ok(client.post("/v1/documents", json=body))["unchanged"] == 1
+    elsewhere = key | {"CrabPath-Namespace": "elsewhere"}
+    assert ok(client.post("/v1/documents", json=body, headers=elsewhere))["unchanged"] == 1
     other = {"documents": [{"text": "Fire is hot."}]}
     assert "another body" in refused(client.post("/v1/documents", json=other, headers=key), 400)
     bad = {"documents": [{"text": "x", "metadata": {"crabpath": 1}}]}
