@@ -40,7 +40,7 @@ def _ask_llama_index(memory):
 
 def _ask_rest(memory):
     client = TestClient(create_app(memory), base_url="http://127.0.0.1")
-    found = client.post("/query", json={"text": QUESTION}).json()
+    found = client.post("/v1/query", json={"text": QUESTION}).json()
     return "\n\n".join(item["text"] for item in found["documents"])
 
 

@@ -96,7 +96,7 @@ def test_feedback_names_what_was_not_returned(cli, host, server, known):
         ("feedback nope --outcome nan", "outcome must be a number"),
         ("feedback nope --outcome 1 --source god", "unknown source"),
         ("learn --poll 0", "--poll must be above 0"),
-        ("undo", "give a feedback id, --turn, or --user and --source"),
+        ("undo", "give a feedback id, --turn, or --user, --source and --token"),
         ("undo nope", "no feedback 'nope'"),
         ("undo f --user eve", "--user"),
         ("history snapshot -n nobody", "'nobody' has neither asked nor learned"),
