@@ -1,7 +1,7 @@
 """Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -13,11 +13,14 @@ from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.records import Hop, PathEdge
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
+from crabpath_retrievers.storage.sql_tools import Place
 from crabpath_server.answers import ApiOutput, Sent
 from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
 from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
@@ -324,15 +327,26 @@ async def list_chunks(
     limit: Limit = 100,
 ) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
+    start = await call.names.find_start(under or None)
+    if after:
+        after = await call.names.find_one(after)
+        with suppress(NotFoundError):  # the id of a chunk
+            place = Place.parse(after, "chunk")
+            after = str(place._replace(source=(start or "") + place.source))
     found = await call.memory.aio.documents(
         source=source and await call.names.find_one(source),
-        under=await call.names.find_start(under),
+        under=start,
         words=q,
-        after=after and await call.names.find_one(after),
+        after=after or None,
         limit=limit + 1,
     )
     page = [_to_stored(document) for document in found[:limit]]
-    return DocumentList(documents=page, next=page[-1].id if len(found) > limit else None)
+    last = page[-1].id if len(found) > limit else None
+    if last is not None and q is None:  # what is found by words has no lasting order
+        place = await asyncio.to_thread(call.memory.store.catalog.find_place, last)
+        # From the start on, as the directory above is not shown and may be another one then.
+        last = str(place._replace(source=place.source[len(start) :] if start else ""))
+    return DocumentList(documents=page, next=last)
 
 
 async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
@@ -490,8 +504,9 @@ async def read_feedback(
     found = await call.memory.aio.learning.feedback(
         turn_id=turn_id, namespace=call.namespace, before=after, limit=limit + 1
     )
-    last = found[limit - 1].feedback_id if len(found) > limit else None
-    return FeedbackList(feedback=found[:limit], next=last)
+    page = found[:limit]
+    last = page[-1].feedback_id if len(found) > limit else None
+    return FeedbackList(feedback=page, next=last and await _make_next(_find_said, call, last))
 
 
 async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
@@ -585,7 +600,9 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
 async def read_notes(call: Call, after: After = None, limit: Limit = 100) -> NoteList:
     """List the notes of the namespace."""
     found = await call.memory.aio.notes(namespace=call.namespace, before=after, limit=limit + 1)
-    return NoteList(notes=found[:limit], next=found[limit - 1].id if len(found) > limit else None)
+    page = found[:limit]
+    last = page[-1].id if len(found) > limit else None
+    return NoteList(notes=page, next=last and await _make_next(find_note_place, call, last))
 
 
 class TurnList(ApiOutput):
@@ -598,4 +615,14 @@ class TurnList(ApiOutput):
 async def read_turns(call: Call, after: After = None, limit: Limit = 100) -> TurnList:
     """List what the namespace asked."""
     found = await call.memory.aio.turns(namespace=call.namespace, before=after, limit=limit + 1)
-    return TurnList(turns=found[:limit], next=found[limit - 1].id if len(found) > limit else None)
+    page = found[:limit]
+    last = page[-1].id if len(found) > limit else None
+    return TurnList(turns=page, next=last and await _make_next(find_turn_place, call, last))
+
+
+async def _make_next(find: Callable[[GraphStore, str, str], Place], call: Call, last: str) -> str:
+    return str(await asyncio.to_thread(find, call.memory.store, last, call.namespace))
+
+
+def _find_said(store: GraphStore, name: str, namespace: str) -> Place:
+    return store.history.find_place(name, namespace)

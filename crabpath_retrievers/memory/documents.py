@@ -30,7 +30,7 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.records import Node, Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
 from crabpath_retrievers.ingest.files import (
     KnownRoots,
@@ -125,7 +125,9 @@ def list_documents(
     ]
     if place is not None:
         rest = dropwhile(lambda node: node.id != place, found)
-        next(rest, None)
+        if next(rest, None) is None:
+            msg = f"no chunk {place!r} has these words any more: list from the beginning"
+            raise NotFoundError(msg)
         found = [*rest]
     return [_to_document(node) for node in found[:limit]]
 

@@ -34,6 +34,7 @@ from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import StoredTurn, TurnRecord
+from crabpath_retrievers.storage.sql_tools import Place
 
 _DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
 _LONGEST_NAME = 600
@@ -183,15 +184,34 @@ def list_notes(
     return store.notes.list_newest(owner, limit, before=place)
 
 
+def find_note_place(store: GraphStore, name: str, namespace: str) -> Place:
+    """Find the place of a note in the list of a namespace.
+
+    Raises:
+        NotFoundError: There is no such note.
+    """
+    return store.notes.find_place(store.walk.get_clock(namespace).key, name)
+
+
 def list_turns(
     store: GraphStore, namespace: str, limit: int, *, before: str | None = None
 ) -> list[TurnRecord]:
     """List the last turns of a namespace; as ``CrabPath.turns``."""
     limit = require_count("limit", limit)
     store.flush()  # the first turn of a namespace creates it
-    until = None if before is None else find_turn(store, before, namespace).turn.clock
+    until = None if before is None else find_turn_place(store, before, namespace).first
     owner = store.walk.get_clock(parse_namespace(namespace)).key
     return store.turns.list_newest(owner, limit, until=until)
+
+
+def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> Place:
+    """Find the place of a turn in the list, or read the text of a place.
+
+    Raises:
+        NotFoundError: There is no such turn.
+    """
+    logged = store.turns.find(parse_text("before", turn_id), namespace=parse_namespace(namespace))
+    return Place.parse(turn_id, "turn") if logged is None else Place(logged.turn.clock)
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:

@@ -1,9 +1,11 @@
 """What each endpoint answers, and that no token reaches beyond its namespaces and rights."""
 
 import re
+from urllib.parse import quote
 
 import httpx
 import pytest
+from langchain_core.documents import Document
 from served import RIGHTS
 from starlette.testclient import TestClient
 
@@ -481,6 +483,59 @@ def read_pages(client, path, name, **parameters):
             return items
         assert len(page[name]) == 2
         after = {"after": page["next"]}
+
+
+def delete_pages(client, path, name, **parameters):
+    """Ids of a list, two a page; each page is deleted before the next one is asked for."""
+    after, seen = {}, []
+    while True:
+        page = ok(client.get(path, params={**parameters, **after, "limit": 2}))
+        for item in page[name]:
+            seen.append(item["id"])
+            assert ok(client.delete(f"/v1/documents/{quote(item['id'], safe='')}"))["deleted"]
+        if page["next"] is None:
+            return seen
+        after = {"after": page["next"]}
+
+
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
+def test_lists_go_on_after_what_was_deleted(client, memory):
+    """A loop that deletes each page sees every document and note; a list does not end by it."""
+    names = [f"{folder}/{n}" for n in range(5) for folder in ("b", "a")]
+    items = [{"id": name, "text": f"Sky {name}.", "metadata": {"source": name}} for name in names]
+    memory.forget([page.id for page in memory.documents()])
+    for parameters, expected in (({}, names), ({"under": "a/"}, sorted(names)[:5])):
+        ok(client.post("/v1/documents", json={"documents": items}))
+        assert delete_pages(client, "/v1/documents", "documents", **parameters) == expected
+    for number in range(5):
+        ok(client.post("/v1/teach", json={"text": f"Note {number}.", "id": f"n{number}"}))
+    assert delete_pages(client, "/v1/notes", "notes") == [
+        f"n{number}" for number in (4, 3, 2, 1, 0)
+    ]
+
+
+def test_a_place_in_a_list_does_not_show_the_directory_of_the_server(client, memory):
+    """What stood there may be deleted."""
+    names = [f"/srv/files/{folder}/{n}" for n in range(5) for folder in ("b", "a")]
+    memory.add_documents(
+        Document(page_content="Sky.", id=name, metadata={"source": name}) for name in names
+    )
+    page = ok(client.get("/v1/documents", params={"under": "a/", "limit": 2}))
+    assert "srv" not in page["next"]
+    found = delete_pages(client, "/v1/documents", "documents", under="a/")
+    assert found == [f"a/{n}" for n in range(5)]
+
+
+@pytest.mark.usefixtures("location")
+def test_a_list_by_words_says_that_its_place_is_deleted(client):
+    """It has no lasting order: an end without a word would hide documents."""
+    items = [{"id": f"{n}", "text": f"Sky {n}."} for n in range(5)]
+    ok(client.post("/v1/documents", json={"documents": items}))
+    page = ok(client.get("/v1/documents", params={"q": "sky", "limit": 2}))
+    ok(client.delete(f"/v1/documents/{page['next']}"))
+    found = client.get("/v1/documents", params={"q": "sky", "after": page["next"]})
+    refused(found, 404, "NotFoundError")
 
 
 @pytest.mark.both_databases

@@ -19,7 +19,6 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
-from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.schema import (
     RETIRED,
@@ -41,6 +40,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
+    Place,
     Queries,
     ReadableStore,
     decode_rows,
@@ -186,7 +186,8 @@ class Catalog(Queries):
             matches: Only chunks whose metadata satisfy this test; the corpus is read until enough
                 are found. None for any.
             owner: 0 for visible chunks, ``RETIRED`` for retired ones.
-            after: Only chunks that come after the one with this id in the list; None for all.
+            after: Only chunks that come after the one with this id, or after this place, in the
+                list; None for all.
 
         Raises:
             NotFoundError: There is no chunk ``after``.
@@ -196,13 +197,7 @@ class Catalog(Queries):
             .join(nodes, nodes.c.key == contents.c.node)
             .where(nodes.c.owner == owner)
         )
-        place = ("", 0)
-        if after is not None:
-            known = self._rows(query.where(nodes.c.id == after))
-            if not known:
-                msg = f"there is no chunk {after!r} to go on after: list from the beginning"
-                raise NotFoundError(msg)
-            place = known[0].source, known[0].node
+        place = Place(0) if after is None else self.find_place(after, owner=owner)
         if source is not None:
             query = query.where(contents.c.source == source)
         if under is None:
@@ -217,12 +212,27 @@ class Catalog(Queries):
                 break
             passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
             ids += [row.id for row in passed]
-            place = rows[-1].source, rows[-1].node
+            place = Place(rows[-1].node, source=rows[-1].source)
         read = self.documents(ids[:limit], namespace=owner)
         found = [read[node] for node in ids[:limit] if node in read]
         if source is None or after is not None or len(ids) >= limit:
             return found
         return sorted(found, key=lambda node: (node.document, node.position))
+
+    def find_place(self, name: str, *, owner: int = 0) -> Place:
+        """Find the place of the chunk with this id, or read the text of a place.
+
+        ``owner`` is that of :meth:`list_nodes`.
+
+        Raises:
+            NotFoundError: There is no such chunk.
+        """
+        query = sa.select(nodes.c.key, contents.c.source)
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        known = self._rows(query.where(nodes.c.owner == owner, nodes.c.id == name))
+        if not known:
+            return Place.parse(name, "chunk")
+        return Place(known[0].key, source=known[0].source)
 
     def count_by_source(
         self, limit: int, *, under: str | None = None, after: str | None = None
@@ -466,12 +476,12 @@ def _begins_with(text: str) -> sa.ColumnElement[bool]:
     return sa.and_(source >= text, source < f"{text}\U0010ffff")
 
 
-def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnElement[bool]]:
+def _stand_after(place: Place, under: str | None) -> list[sa.ColumnElement[bool]]:
     """Make the conditions for chunks that come after the one at ``place`` in a list.
 
-    ``place`` is its source and key. The list is by source if ``under`` is given, else by key.
+    The list is by source if ``under`` is given, else by key.
     """
-    source, key = place
+    source, key = place.source, place.first
     if under is None:
         # Both bounds: PostgreSQL would read the other table from its first row.
         return [contents.c.node > key, nodes.c.key > key]

@@ -18,7 +18,7 @@ from crabpath_retrievers.core.feedback import (
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
@@ -33,7 +33,7 @@ from crabpath_retrievers.storage.schema import (
     turns,
     weight_changes,
 )
-from crabpath_retrievers.storage.sql_tools import Queries
+from crabpath_retrievers.storage.sql_tools import Place, Queries
 
 EdgeName = tuple[str, str, str]
 """An edge by name: ids of source and target, label of its kind."""
@@ -252,18 +252,16 @@ class HistoryQueries(Queries):
 
         ``turn`` is the id of a turn, or the host's id of its run: only feedback is listed that
         names it or was learned from it, and all feedback of the filter is read. None lists any.
-        ``before`` is the id of feedback: only older feedback is listed. None lists all.
+        ``before`` is the id of feedback, or a place: only older feedback is listed. None lists all.
 
         Raises:
             NotFoundError: There is no feedback ``before``.
         """
         query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
         if before is not None:
-            state = self.get_feedback_state(before, giver.namespace)
-            if state is None:
-                msg = f"there is no feedback {before!r} to go on after: list from the beginning"
-                raise NotFoundError(msg)
-            query = query.where(feedback.c.sequence < state.sequence)
+            query = query.where(
+                feedback.c.sequence < self.find_place(before, giver.namespace).first
+            )
         if turn is None:
             return [_decode_record(row) for row in self._rows(query.limit(limit))]
         asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
@@ -287,6 +285,15 @@ class HistoryQueries(Queries):
             if r.turn_id in names or (r.feedback_id, r.namespace) in consumers
         ]
         return about[:limit]
+
+    def find_place(self, name: str, namespace: str | None) -> Place:
+        """Find the place of the feedback with this id, or read the text of a place.
+
+        Raises:
+            NotFoundError: There is no such feedback.
+        """
+        state = self.get_feedback_state(name, namespace)
+        return Place.parse(name, "feedback") if state is None else Place(state.sequence)
 
     def find_tokens(self, namespace: str, feedback_id: str) -> set[str]:
         """Find the tokens by which a feedback of a namespace was given: one, or none."""

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.core.text import hash_texts, normalise_name
-from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.schema import (
     contents,
     feedback,
@@ -20,6 +19,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
+    Place,
     Queries,
     decode_rows,
     decode_vector,
@@ -235,7 +235,8 @@ class NoteQueries(Queries):
     ) -> list[NoteRecord]:
         """List the newest ``limit`` notes of a namespace, also those whose probation is over.
 
-        States of agents are left out. ``before`` is the id of a note: only older ones are listed.
+        States of agents are left out. ``before`` is the id of a note, or a place: only older
+        notes are listed.
 
         Raises:
             NotFoundError: The namespace has no note ``before``.
@@ -258,15 +259,21 @@ class NoteQueries(Queries):
             .limit(limit)
         )
         if before is not None:
-            place = sa.select(n.created_turn, n.node).select_from(_JOINED)
-            found = self._rows(place.where(n.namespace == namespace, nodes.c.id == before))
-            if not found:
-                msg = f"there is no note {before!r} to go on after: list from the beginning"
-                raise NotFoundError(msg)
-            turn, node = found[0]
+            turn, node, _ = self.find_place(namespace, before)
             same = (n.created_turn == turn) & (n.node < node)
             query = query.where((n.created_turn < turn) | same)
         return [NoteRecord(*row) for row in self._rows(query)]
+
+    def find_place(self, namespace: int, name: str) -> Place:
+        """Find the place of the note with this id, or read the text of a place.
+
+        Raises:
+            NotFoundError: The namespace has no such note.
+        """
+        n = notes.c
+        place = sa.select(n.created_turn, n.node).select_from(_JOINED)
+        found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))
+        return Place(*found[0]) if found else Place.parse(name, "note")
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Select those of ``ids`` that are notes whose probation ended without a use.
