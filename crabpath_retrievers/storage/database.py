@@ -23,6 +23,8 @@ from crabpath_retrievers.core.processes import find_interruption, raise_interrup
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    CrabPathError,
+    InvalidInputError,
     MissingExtraError,
     StoreError,
     StoreFullError,
@@ -282,7 +284,7 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
         raise
 
 
-def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> StoreError:
+def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> CrabPathError:
     name, own = engine.url.render_as_string(hide_password=True), engine.dialect.name == "sqlite"
     if isinstance(error, sa.exc.TimeoutError):
         msg = f"all connections of this process to the store {name} are in use: try again"
@@ -290,8 +292,10 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> St
     text, state = str(error.orig), find_state(error.orig)
     # The driver itself refuses more parameters than a statement can have.
     failed = "number of parameters" not in text if state is None else state.startswith(_AWAY)
-    made: StoreError
-    if state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
+    made: CrabPathError
+    if "cannot contain NUL" in text:  # of a name that is looked up; texts are stored without it
+        made = InvalidInputError("a name has no NUL character: leave it out")
+    elif state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
         made = StoreLockedError(f"the store {name} is busy: another process is writing; try again")
     elif state == _READ_ONLY or (own and "readonly" in text):
         msg = f"the store {name} cannot be written: check the permissions of its files"
