@@ -23,7 +23,6 @@ from crabpath_retrievers.core.processes import find_interruption, raise_interrup
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import (
     ConfigurationError,
-    CrabPathError,
     InvalidInputError,
     MissingExtraError,
     StoreError,
@@ -264,7 +263,7 @@ def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
-    """Translate driver errors in a block into ``StoreError`` and its subclasses.
+    """Translate driver errors in a block into ``StoreError``, or ``InvalidInputError`` for NUL.
 
     These say what to do. An exception that a signal handler raised leaves the block unchanged.
     """
@@ -276,6 +275,9 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
             raise found from None
         if not isinstance(error, (DBAPIError, sa.exc.TimeoutError)):
             raise
+        if "cannot contain NUL" in str(error):  # a name that is looked up; texts are stored bare
+            msg = "a name has no NUL character: leave it out"
+            raise InvalidInputError(msg) from error
         raise _translate(engine, error) from error
     except Exception as error:  # also what a library raises that was interrupted as it tidied up
         raise_interruption(error)
@@ -284,7 +286,7 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
         raise
 
 
-def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> CrabPathError:
+def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> StoreError:
     name, own = engine.url.render_as_string(hide_password=True), engine.dialect.name == "sqlite"
     if isinstance(error, sa.exc.TimeoutError):
         msg = f"all connections of this process to the store {name} are in use: try again"
@@ -292,10 +294,8 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> Cr
     text, state = str(error.orig), find_state(error.orig)
     # The driver itself refuses more parameters than a statement can have.
     failed = "number of parameters" not in text if state is None else state.startswith(_AWAY)
-    made: CrabPathError
-    if "cannot contain NUL" in text:  # of a name that is looked up; texts are stored without it
-        made = InvalidInputError("a name has no NUL character: leave it out")
-    elif state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
+    made: StoreError
+    if state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
         made = StoreLockedError(f"the store {name} is busy: another process is writing; try again")
     elif state == _READ_ONLY or (own and "readonly" in text):
         msg = f"the store {name} cannot be written: check the permissions of its files"
