@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import logging
 import os
 import shutil
 import sys
@@ -111,6 +112,18 @@ def garbage() -> Iterator[None]:
     """What a file of tests leaves open is that file's failure, not one of a later test."""
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """What a command sets in the log of this process ends with its test."""
+    names = (None, "crabpath_retrievers", "crabpath_server", "crabpath_server.requests")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -318,7 +318,10 @@ class Access:
                 version, text = read_private(self._file)
                 self._grants = _make_grants(parse_tokens(text, str(self._file)))
                 self._version = version
+                _log.info("the file %s has %d tokens now", self._file, len(self._grants))
         except FileNotFoundError:
+            if self._grants:
+                _log.error("the file of tokens %s is gone: no token is valid", self._file)
             self._grants, self._version = {}, (0, 0, 0)
         except (OSError, ConfigurationError) as error:
             _log.warning("the tokens stay as they were: %s", error)

@@ -360,7 +360,8 @@ class _Resource:
         entry.route = next(iter(self._methods.values())).path.replace(":path}", "}")
         endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
         if endpoint is None:
-            raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
+            allowed = {*self._methods, *({"HEAD"} if "GET" in self._methods else ())}
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
         grant = endpoint.authorise(self._served.access, read_token(request.headers))
         entry.token = grant.token
         # Probes find a place at any time.
@@ -373,6 +374,9 @@ class _Resource:
 
     async def _respond(self, endpoint: Endpoint, request: Request, grant: Grant) -> Response:
         served, limits = self._served, self._served.limits
+        if "\0" in request.scope["path"] or "\0" in "".join(request.query_params.values()):
+            msg = "a path or parameter has no NUL character: leave it out"
+            raise InvalidInputError(msg)
         namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
         probe = None if is_leaving(request.scope) else served.probe
         names, entry = served.names, get_entry()

@@ -99,7 +99,8 @@ class OpenOptions(TypedDict, total=False):
     """
 
     settings: Settings | None
-    """Settings of the mechanisms, and how long a call may wait for servers."""
+    """Settings of the mechanisms, and how long a call may wait for servers; None for the
+    defaults."""
     router: Router | BaseChatModel | None
     """Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any ``Router``;
     None for the softmax policy."""

@@ -23,6 +23,7 @@ from crabpath_retrievers.core.processes import find_interruption, raise_interrup
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    InvalidInputError,
     MissingExtraError,
     StoreError,
     StoreFullError,
@@ -262,7 +263,7 @@ def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
-    """Translate driver errors in a block into ``StoreError`` and its subclasses.
+    """Translate driver errors in a block into ``StoreError``, or ``InvalidInputError`` for NUL.
 
     These say what to do. An exception that a signal handler raised leaves the block unchanged.
     """
@@ -274,6 +275,9 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
             raise found from None
         if not isinstance(error, (DBAPIError, sa.exc.TimeoutError)):
             raise
+        if "cannot contain NUL" in str(error):  # a name that is looked up; texts are stored bare
+            msg = "a name has no NUL character: leave it out"
+            raise InvalidInputError(msg) from error
         raise _translate(engine, error) from error
     except Exception as error:  # also what a library raises that was interrupted as it tidied up
         raise_interruption(error)

@@ -22,7 +22,7 @@ def test_a_turn_is_named_by_its_option(cli, read):
     turn = read("query", "How do I deploy?")["turn_id"]
     for given, sentence in (
         (["correct", turn, "Only on Sundays."], "crabpath correct TEXT --turn TURN"),
-        (["undo"], "a feedback id, --turn, or --user and --source"),
+        (["undo"], "a feedback id, --turn, or --user, --source and --token"),
         (["undo", turn, "--turn", turn], "one of the three"),
     ):
         refused = cli(*given)

@@ -53,7 +53,8 @@ OPENERS = {
     *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
     *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),
     *("crabpath_lab/compare/systems.py", "crabpath_lab/scratch.py", "crabpath_lab/methods/cold.py"),
-    *("langgraph_crabpath/serving.py", "llama_index/retrievers/crabpath/retriever.py"),
+    *("langgraph_crabpath/serving.py", "langgraph_crabpath/store.py"),
+    "llama_index/retrievers/crabpath/retriever.py",
 }
 ASKING = {
     "query": ("query", "sky"),

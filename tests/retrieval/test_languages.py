@@ -88,6 +88,8 @@ def test_stores_from_before_are_indexed_again(location, tmp_path):
             connection.execute(meta.delete().where(meta.c.name == "language"))
             former = meta.update().where(meta.c.name == "schema_version").values(value="3")
             connection.execute(former)
+            for table in ("crabpath_feedback", "crabpath_notes"):  # a column of version 6
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN token")
     with CrabPath.open(location, **options) as memory:
         assert find_first(memory, "Muehlen") == TEXTS[-1]
         memory.forget([str(i) for i in range(len(TEXTS))])

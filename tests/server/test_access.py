@@ -153,12 +153,14 @@ def test_a_token_fixes_the_user(token_file):
         fixed.choose_user("eve")
 
 
-def test_a_file_that_is_deleted_grants_nothing_until_it_is_back(token_file):
+def test_a_file_that_is_deleted_grants_nothing_until_it_is_back(token_file, caplog):
+    """And the log names it: else all that an operator sees is that every token is unknown."""
     token = add_token(token_file, ["ann"], ["read"])
     access = Access.from_file(token_file, check_seconds=0)
     away = token_file.rename(token_file.with_name("away.json"))
     with pytest.raises(TokenError, match="unknown"):
         access.authorise(token)
+    assert f"{token_file} is gone" in caplog.text
     away.rename(token_file)
     assert access.authorise(token).namespaces == ("ann",)
 

@@ -662,3 +662,14 @@ def test_a_request_with_a_known_key_has_the_former_answer(client):
     assert ok(client.post("/v1/documents", json=other, headers=again))["added"] == 1
     for name in ("", "x" * 256, "\x1b"):
         refused(client.post("/v1/documents", json=body, headers={"Idempotency-Key": name}), 400)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/documents?after=%00", "/v1/documents?source=a%00", "/v1/documents/a%00b"),
+        *("/v1/sources?after=%00", "/v1/turns/%00", "/v1/notes?after=%00"),
+    ],
+)
+def test_a_nul_character_is_no_failure_of_the_store(client, path):
+    assert "NUL" in refused(client.get(path), 400)

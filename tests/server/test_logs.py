@@ -1,7 +1,6 @@
 """The log of a server: a line for each request and event, without what was asked and found."""
 
 import json
-import logging
 import re
 import time
 
@@ -20,10 +19,7 @@ ASKED = "Whose secret is the sky?"
 
 @pytest.fixture
 def log(capsys):
-    """Starts the log of this process, and reads its lines; the former one comes back."""
-    loggers = [logging.getLogger(name) for name in (None, "crabpath_retrievers", "crabpath_server")]
-    loggers.append(logging.getLogger("crabpath_server.requests"))
-    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    """Starts the log of this process, and reads its lines."""
 
     def start(form="json", level="info", **options):
         start_logging(form, level, **options)
@@ -38,10 +34,7 @@ def log(capsys):
 
         return read
 
-    yield start
-    for logger, level, handlers in before:
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
+    return start
 
 
 def test_forms_and_levels_that_do_not_exist_are_refused():

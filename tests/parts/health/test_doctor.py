@@ -88,7 +88,7 @@ BROKEN = [
     (f"DROP TABLE {tables.meta}", "schema", "error", "contains no memory, or an incomplete one"),
     (
         f"{META} value = '{SCHEMA_VERSION + 1}' WHERE name = 'schema_version'",
-        *("schema", "error", "schema version 6", "upgrade crabpath-retrievers"),
+        *("schema", "error", f"schema version {SCHEMA_VERSION + 1}", "upgrade crabpath-retrievers"),
     ),
     (
         f"{META} name = 'schema', value = '8' WHERE name = 'schema_version'",
