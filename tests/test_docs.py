@@ -493,7 +493,7 @@ def find_anchors(page):
 
 
 def test_links_between_files_of_the_repository_lead_somewhere():
-    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").glob("*/*.md")]
     dead = []
     for page in pages:
         for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", page.read_text()):
