@@ -539,7 +539,9 @@ def _memory(documents, tmp_path, monkeypatch):
 def test_langchain(chat_server):
     chat_server.says = "London."
     it = run_blocks(README, "LangChain: learn from outcomes")
-    assert it.retriever.invoke("What is the capital?")[0].page_content.endswith("\nThe capital is Paris.")
+    assert it.retriever.invoke("What is the capital?")[0].page_content.endswith(
+        "\nThe capital is Paris."
+    )
     it.retriever.close()
 
 
