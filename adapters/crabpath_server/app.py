@@ -44,6 +44,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_server.access import Access, Grant, read_token
 from crabpath_server.answers import Download, dump_answer
+from crabpath_server.api_page import render_api
 from crabpath_server.endpoints import (
     NAMESPACE_HEADER,
     ApiInput,
@@ -146,7 +147,7 @@ def create_app(
         Route(path.replace(":path}", ":text}"), _Resource(methods, served))
         for path, methods in by_path.items()
     ]
-    description = JSONResponse(describe_api(endpoints))
+    description = describe_api(endpoints)
     start_metrics()
 
     async def answer_metrics(request: Request) -> Response:
@@ -168,8 +169,9 @@ def create_app(
         lifespan=warm_up,
         routes=[
             *resources,
-            Route("/openapi.json", lambda _: description),
-            *make_page_routes(),
+            # One response each time: compression changes the headers of those it sends.
+            Route("/openapi.json", lambda _: JSONResponse(description)),
+            *make_page_routes(render_api(description)),
             *([] if access.issuer is None else access.issuer.make_routes()),
             Route("/metrics", answer_metrics),
             Route("/mcp", mcp, methods=["POST"]),

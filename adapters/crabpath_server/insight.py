@@ -17,7 +17,7 @@ from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import ForbiddenError, InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.lift import Lift
+from crabpath_retrievers.learning.lift import Lift, ShadowLift
 from crabpath_retrievers.parts.operation.maintenance.health import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
     MAINTENANCE_STEPS,
@@ -259,12 +259,17 @@ class LiftReport(ApiOutput):
     """Gain of learning in a namespace."""
 
     weeks: list[Sent[Lift]] = Field(description="Oldest first.")
+    shadow: list[Sent[ShadowLift]] = Field(
+        description="What a memory that answers in the shadow of a retriever would have changed, "
+        "by week, oldest first."
+    )
 
 
 async def report_lift(call: Call) -> LiftReport:
     """Show what learning gained, by week."""
-    rows = await call.memory.aio.learning.lift(namespace=call.namespace, by="week")
-    return LiftReport(weeks=rows)
+    learning, name = call.memory.aio.learning, call.namespace
+    rows = await learning.lift(namespace=name, by="week")
+    return LiftReport(weeks=rows, shadow=await learning.shadow_lift(namespace=name, by="week"))
 
 
 async def report_learning(call: Call) -> LearningReport:

@@ -1,11 +1,11 @@
-"""The explorer: one static page that shows what a memory does, and lets a person teach it."""
+"""The explorer, a static page that shows what a memory does, and the page of the REST API."""
 
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -37,6 +37,10 @@ async def _send_page(_request: Request) -> Response:
     return FileResponse(_FILES / "index.html", headers=_HEADERS)
 
 
-def make_page_routes() -> list[BaseRoute]:
-    """Make routes for the page at ``/`` and its files, which hold nothing of a memory."""
-    return [Route("/", _send_page), Mount("/static", _PageFiles(directory=_FILES))]
+def make_page_routes(api: str) -> list[BaseRoute]:
+    """Make routes for the page at ``/``, ``api`` at ``/docs``, and their files, all public."""
+    return [
+        Route("/", _send_page),
+        Route("/docs", lambda _: HTMLResponse(api, headers=_HEADERS)),
+        Mount("/static", _PageFiles(directory=_FILES)),
+    ]

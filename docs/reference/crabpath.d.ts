@@ -1242,6 +1242,8 @@ export interface components {
         LiftReport: {
             /** @description Oldest first. */
             weeks: components["schemas"]["Lift"][];
+            /** @description What a memory that answers in the shadow of a retriever would have changed, by week, oldest first. */
+            shadow: components["schemas"]["ShadowLift"][];
         };
         /**
          * MaintenanceBody
@@ -1671,6 +1673,38 @@ export interface components {
             giver: string | null;
             /** @description Of CrabPath. */
             version: string;
+        };
+        /**
+         * ShadowLift
+         * @description Changes that the memory would have made in a group of judged turns of a shadow.
+         */
+        ShadowLift: {
+            /** @description Namespace, source of the feedback, or week. */
+            group: string;
+            /** @description Turns whose feedback names used or relevant documents of either ranking. */
+            turns: number;
+            /** @description These documents. */
+            documents: number;
+            /** @description How many of them the memory would have placed before, at, or after their place in what was shown. */
+            higher: number;
+            /** @description How many of them the memory would have placed before, at, or after their place in what was shown. */
+            equal: number;
+            /** @description How many of them the memory would have placed before, at, or after their place in what was shown. */
+            lower: number;
+            /** @description How many it would not have shown among as many documents. */
+            missing: number;
+            /** @description higher / documents. */
+            share: number;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            share_low: number | null;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            share_high: number | null;
+            /** @description Mean reciprocal place by the memory, less that of what was shown; 0 counts as the reciprocal place of what is not there. */
+            gain: number;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            low: number | null;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            high: number | null;
         };
         /**
          * Snapshot

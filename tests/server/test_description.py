@@ -4,8 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 # What is no part of the interface, or describes itself.
-UNDESCRIBED = {"/", "/static", "/mcp", "/metrics", "/openapi.json"}
+UNDESCRIBED = {"/", "/static", "/mcp", "/metrics", "/docs", "/openapi.json"}
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
@@ -13,6 +15,32 @@ def test_the_committed_description_is_that_of_the_server(client):
     """``make openapi`` writes it."""
     committed = json.loads((REFERENCE / "openapi.json").read_text())
     assert committed == client.get("/openapi.json").json()
+
+
+def test_the_page_of_the_api_names_every_operation_and_field_and_its_links_lead_somewhere(client):
+    described = client.get("/openapi.json").json()
+    answer = client.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    page = answer.text
+    names = {
+        one["operationId"] for methods in described["paths"].values() for one in methods.values()
+    }
+    places = re.findall(r' id="([^"]+)"', page)
+    assert len(places) == len(set(places))
+    assert names | described["components"]["schemas"].keys() <= set(places)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(places)
+    for model in described["components"]["schemas"].values():
+        assert all(f"<code>{field}</code>" in page for field in model.get("properties", {}))
+    assert "<script" not in page
+    assert "{&quot;text&quot;: &quot;…&quot;}" in page  # the example of a question
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/"])
+def test_what_is_always_the_same_is_sent_again_with_and_without_compression(client, path):
+    zipped = [client.get(path, headers={"Accept-Encoding": "gzip"}) for _ in range(2)]
+    plain = client.get(path, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert {one.text for one in zipped} == {plain.text}
 
 
 def test_the_types_of_typescript_have_every_path_model_and_field(client):

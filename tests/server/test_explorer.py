@@ -590,6 +590,18 @@ def test_learning_and_maintenance(page, memory, namespace):
     expect(done).to_be_visible(timeout=60_000)
 
 
+def test_what_a_shadow_would_have_changed(page, memory, namespace):
+    """Learning tells where a memory beside the present retriever would have put what helped."""
+    present = memory.shadow(lambda _: [Document("Not it.", id="other")], namespace=namespace, k=2)
+    answer = present.invoke(QUESTION)
+    turn = answer[0].metadata["crabpath"]["turn_id"]
+    memory.record(turn, 1.0, relevant=[DIRECTOR], namespace=namespace)
+    card = view(page, "Learning").get_by_role("region", name="Shadow")
+    expect(card).to_contain_text("Of 1 document that helped in 1 judged question")
+    card.get_by_text("By week").click()
+    expect(card.locator("tbody tr")).to_have_count(1)
+
+
 def test_regions_with_success_by_action(page, memory, namespace):
     """The map and its table; a region leads to its hub in the graph."""
     for text in [*load_sample().queries.values()][: 60 if DRAW else 8]:
@@ -754,6 +766,10 @@ def test_every_view_passes_the_checks_of_axe(page, memory, namespace, axe):
     page.get_by_role("button", name="Keys").click()
     assert list_faults() == []
     page.keyboard.press("Escape")
+    page.goto("/docs")
+    page.evaluate(axe)
+    assert list_faults() == []
+    page.goto("/")
 
 
 def test_the_first_screen_says_what_is_in_the_memory(page, memory, namespace):

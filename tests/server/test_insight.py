@@ -199,7 +199,7 @@ def test_learning_over_time(app, memory):
     assert report["tiers"][0]["turn"] == 20
     memory.maintenance.health("ann")
     assert len(get(ann, "/v1/learning")["tiers"]) == 2
-    assert get(ann, "/v1/learning/lift") == {"weeks": []}
+    assert get(ann, "/v1/learning/lift") == {"weeks": [], "shadow": []}
     for number in range(2):
         turn = memory.retrieve(f"Page {number}?", namespace="ann").turn
         memory.record(turn.id, 1.0, relevant=[turn.returned[0].node])

@@ -214,7 +214,7 @@ async def test_an_outcome_is_taken_back_and_the_gain_is_shown(memory, local):
     await call(local, "correct", text="Red.", turn_id=turn)
     assert "a note: forget it" in await fail(local, "undo", turn_id=turn)
     assert "exactly one" in await fail(local, "undo")
-    assert await call(local, "lift") == {"weeks": []}
+    assert await call(local, "lift") == {"weeks": [], "shadow": []}
 
 
 async def test_prompts_ask_and_correct(local, memory):

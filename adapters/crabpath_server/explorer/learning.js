@@ -92,6 +92,7 @@ function drawTiers(tiers) {
 
 export function makeLearning(section) {
   const gain = make("section", { class: "card", "aria-label": "What learning gained" });
+  const shadow = make("section", { class: "card", "aria-label": "Shadow", hidden: true });
   const lessons = make("section", { class: "card", "aria-label": "Latest lessons" });
   const place = make("div", {});
   const plan = make("div", { class: "plan" });
@@ -111,6 +112,17 @@ export function makeLearning(section) {
             row.low == null ? "too few" : `${formatNumber(row.low, 3)} to ${formatNumber(row.high, 3)}`])))) : "",
         success.length ? make("div", {}, make("h3", {}, "Answers that were right"), drawSuccess(success), make("details", {}, make("summary", {}, "As a table"),
           makeTable("Answers that were right", ["From", "To", "Verdicts", "Mean outcome", "Right"], success.map((part) => [formatTime(part.since), formatTime(part.until), part.feedback, part.outcome, part.success])))) : ""));
+  }
+
+  function showShadow(weeks) {
+    shadow.hidden = weeks.length === 0;
+    const sum = (name) => weeks.reduce((total, week) => total + week[name], 0);
+    shadow.replaceChildren(make("h2", {}, "In the shadow of your retriever"),
+      make("p", { class: "lift" }, `Of ${count(sum("documents"), "document")} that helped in ${count(sum("turns"), "judged question")}, the memory would have placed ${sum("higher")} higher, ${sum("lower")} lower, and left out ${sum("missing")}.`),
+      make("p", { class: "dim" }, "What only the memory would have shown was not seen, so it counts for nobody."),
+      make("details", {}, make("summary", {}, "By week"), makeTable("The memory beside your retriever", ["Week", "Questions", "Documents", "Higher", "Equal", "Lower", "Left out", "Gain", "95%"], weeks.map((row) => [
+        row.group, row.turns, row.documents, row.higher, row.equal, row.lower, row.missing, formatNumber(row.gain, 3),
+        row.low == null ? "too few" : `${formatNumber(row.low, 3)} to ${formatNumber(row.high, 3)}`]))));
   }
 
   function showLessons(feedback, turns) {
@@ -164,10 +176,11 @@ export function makeLearning(section) {
 
   async function read() {
     if (!gain.firstChild) gain.replaceChildren(makeSkeleton(6));
-    const found = await latest(Promise.all([get("learning"), get("learning/lift").catch(() => ({ weeks: [] })), get("feedback", { limit: 200 }), get("turns", { limit: 300 })]));
+    const found = await latest(Promise.all([get("learning"), get("learning/lift").catch(() => ({ weeks: [], shadow: [] })), get("feedback", { limit: 200 }), get("turns", { limit: 300 })]));
     if (!found) return;
-    const [report, { weeks }, { feedback }, { turns }] = found;
-    showGain(weeks, report.success);
+    const [report, lift, { feedback }, { turns }] = found;
+    showGain(lift.weeks, report.success);
+    showShadow(lift.shadow);
     showLessons(feedback, turns);
     showRest(report);
   }
@@ -195,7 +208,7 @@ export function makeLearning(section) {
   });
   const upkeep = make("section", { class: "card" }, make("h2", {}, "Maintenance"),
     make("p", { class: "line" }, make("button", { type: "button", class: "quiet", click: check }, "What would it do?"), make("button", { type: "button", click: run }, "Run it")), plan);
-  section.append(gain, lessons, place, upkeep);
+  section.append(gain, shadow, lessons, place, upkeep);
 
   return {
     async show() {
@@ -205,7 +218,7 @@ export function makeLearning(section) {
     hide() {},
     reset() {
       latest();
-      for (const part of [gain, lessons, place, plan]) part.replaceChildren();
+      for (const part of [gain, shadow, lessons, place, plan]) part.replaceChildren();
     },
   };
 }
