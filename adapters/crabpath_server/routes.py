@@ -459,13 +459,13 @@ class ForgetFeedbackBody(ApiInput):
 
 
 class ForgottenFeedback(ApiOutput):
-    """Number of feedbacks that were undone, and lost their texts and their user."""
+    """Number of feedbacks that were undone, and lost their texts and their user; and of notes."""
 
     feedback: int
 
 
 async def forget_feedback(call: Call, body: ForgetFeedbackBody) -> ForgottenFeedback:
-    """Undo all feedback of a user or token in the namespace, and delete what it said."""
+    """Undo all that a user or token said in the namespace, and delete its texts."""
     given = body.to_options()
     forget = call.memory.aio.learning.forget_feedback
     return ForgottenFeedback(feedback=await forget(**given, namespace=call.namespace))
@@ -474,8 +474,8 @@ async def forget_feedback(call: Call, body: ForgetFeedbackBody) -> ForgottenFeed
 class UndoBody(ApiInput):
     """Exactly one of both."""
 
-    feedback_id: str | None = None
-    turn_id: str | None = None
+    feedback_id: str | None = Field(None, description="Feedback, or a note or correction.")
+    turn_id: str | None = Field(None, description="A turn, for all that was said about it.")
 
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
@@ -510,7 +510,7 @@ async def read_feedback(
 
 
 async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
-    """Undo all that was learned from one feedback, or from all feedback about one turn."""
+    """Undo all that was learned from one feedback or note, or all that was said about a turn."""
     await bound_undo(call, body.feedback_id, body.turn_id)
     return await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
@@ -518,14 +518,17 @@ async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
 
 
 class UndoUserBody(ApiInput):
-    """Selects all feedback of one user or token in the namespace; of both where both are given."""
+    """Selects what one user or token said in the namespace; feedback of both where both are given.
+
+    Of a token alone, that is its notes and corrections without an outcome, too.
+    """
 
     user: str | None = None
     token: str | None = Field(None, description="Id of a token of the server.")
 
 
 class ReceiptList(ApiOutput):
-    """Receipts, the feedback learned last first."""
+    """Receipts, the feedback learned last first; then those of notes, by their ids."""
 
     receipts: list[Sent[Receipt]]
 
