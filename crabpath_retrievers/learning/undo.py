@@ -112,10 +112,8 @@ class LearningHistory:
         if not (given or notes):
             msg = f"nothing was learned from turn {turn_id!r}, or it is undone already"
             raise NotFoundError(msg)
-        latest, *others = [
-            *(self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)),
-            *self._undo_notes(notes),
-        ]
+        receipts = [self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)]
+        latest, *others = receipts + self._undo_notes(notes)
         if not others:
             return latest
         if kept := [receipt for receipt in (latest, *others) if receipt.status != "undone"]:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import RIGHTS
 from starlette.testclient import TestClient
 
@@ -625,7 +626,7 @@ def test_ids_that_are_steps_of_a_path_are_refused(client):
         assert "another id" in refused(client.post("/v1/documents", json=body), 400)
 
 
-def test_an_embedder_that_fails(client, memory, monkeypatch, caplog):
+def test_an_embedder_that_fails(client, monkeypatch, caplog):
     """Answered with 503, and said in the log once."""
 
     def fail(*_):
@@ -640,7 +641,7 @@ def test_an_embedder_that_fails(client, memory, monkeypatch, caplog):
         "teach": {"text": "The sun is hot."},
     }
     for name in ("embed_query", "embed_documents", "aembed_query"):
-        monkeypatch.setattr(type(memory.embeddings), name, fail)
+        monkeypatch.setattr(DeterministicFakeEmbedding, name, fail)
     for path, body in bodies.items():
         caplog.clear()
         response = client.post(f"/v1/{path}", json=body)
