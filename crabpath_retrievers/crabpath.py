@@ -1038,9 +1038,10 @@ class CrabPath(MemoryPart):
         turn_id: str | None = None,
         namespace: str | None = None,
     ) -> Receipt:
-        """Undo all that was learned from one feedback, or from all feedback about one turn.
+        """Undo all that was learned from one feedback or note, or all that was said about a turn.
 
-        Its turns may get other feedback then.
+        Its turns may get other feedback then. A note that was taught, or a correction without an
+        outcome, is deleted, as by :meth:`forget`, unless feedback that still counts says the same.
 
         Right after the feedback was learned, undoing it restores the namespace exactly. What was
         learned in between stays: what decay has left of its weight changes is subtracted, and the
@@ -1050,9 +1051,10 @@ class CrabPath(MemoryPart):
         keeps its end. :meth:`MemoryLearning.undo_all` undoes all feedback of a user.
 
         Args:
-            feedback_id: The feedback; None if ``turn_id`` is given.
+            feedback_id: The feedback, or the note; None if ``turn_id`` is given.
             turn_id: Instead: a turn, or the host's run; all that was learned from it is undone,
-                whoever said it. Feedback about several turns is undone as a whole. None if
+                corrections without an outcome included, whoever said it. Feedback about several
+                turns is undone as a whole. None if
                 ``feedback_id`` is given.
             namespace: Look only among feedback of this namespace; None looks in all.
 
@@ -1063,9 +1065,9 @@ class CrabPath(MemoryPart):
             any more (``applied``).
 
         Raises:
-            NotFoundError: There is no such feedback or turn, or nothing was learned from it.
+            NotFoundError: There is no such feedback, note or turn, or nothing was learned from it.
             InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
-                of them cannot be used.
+                of them cannot be used, or a note was made from feedback, which is named.
 
         Example::
 

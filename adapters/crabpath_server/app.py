@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
+import re
 import signal
 import socket
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType, UnionType
-from typing import Any
+from typing import Any, get_args
 
 try:
     import uvicorn
@@ -33,7 +34,7 @@ except ImportError as error:
 
     raise explain_missing(error) from error
 
-from crabpath_retrievers.config.base import explain_first_error
+from crabpath_retrievers.config.base import explain_first_error, name_place
 from crabpath_retrievers.core.calls import act_for
 from crabpath_retrievers.core.query import explain_unknown
 from crabpath_retrievers.core.text import format_value
@@ -73,6 +74,7 @@ from crabpath_server.room import Room
 from crabpath_server.table import ENDPOINTS
 
 _log = logging.getLogger(__name__)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _EVENTS = "text/event-stream"
 _LEAST_ZIPPED, _ZIP_LEVEL = 4096, 4  # bytes of an answer; the fastest levels are half as good
 _UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
@@ -386,6 +388,8 @@ class _Resource:
         call = Call(served.memory, grant, namespace, request.path_params, probe, names)
         model = endpoint.input
         given = None if model is None else await self._read_input(model, request)
+        if given is not None:
+            served.room.count_more(grant, given.requests - 1)
         entry.turn = getattr(given, "turn_id", None)
         places, options = endpoint.bind(call, given)
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
@@ -421,6 +425,7 @@ class _Resource:
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
+            _require_whole_numbers(model, request.query_params)
             return _validate(model, dict(request.query_params), strict=False)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -456,6 +461,15 @@ async def _write_json(data: object, names: SourceNames) -> bytes:
     return to_json(names.show(dump_answer(data)), inf_nan_mode="null")
 
 
+def _require_whole_numbers(model: type[ApiInput], given: Mapping[str, str]) -> None:
+    """Refuse parameters such as 1.0, which the model would read as whole numbers."""
+    for name, field in model.model_fields.items():
+        takes_int = int in (field.annotation, *get_args(field.annotation))
+        if takes_int and name in given and not _WHOLE.fullmatch(given[name]):
+            msg = f"{name} must be a whole number, not {format_value(given[name])}"
+            raise InvalidInputError(msg)
+
+
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     if not isinstance(data, dict):
         msg = f"the body must be a JSON object, not {format_value(data)}"
@@ -464,13 +478,13 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
         return model.model_validate(data, strict=strict)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        place = name_place(first["loc"])
         if place == "namespace":
             msg = f"the token says the namespace: name another one in the header {NAMESPACE_HEADER}"
             raise InvalidInputError(msg) from None
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
-        field = model.model_fields.get(place.partition(".")[0])
+        field = model.model_fields.get(str(first["loc"][0]) if first["loc"] else "")
         if field is not None and isinstance(field.annotation, UnionType) and field.is_required():
             # One of several types: the first error is about one of them.
             text = field.description or ""

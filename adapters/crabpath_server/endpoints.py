@@ -94,6 +94,11 @@ class ApiInput(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
+    @property
+    def requests(self) -> int:
+        """As how many requests of its token it counts."""
+        return 1
+
     def to_options(self, *but: str) -> dict[str, Any]:
         """Return the fields that were sent, without those named in ``but``."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}

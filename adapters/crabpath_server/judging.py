@@ -51,17 +51,24 @@ async def bound_correction(call: Call, turn_id: str | None, fields: dict[str, An
 
 
 async def bound_undo(call: Call, feedback_id: str | None, turn_id: str | None) -> None:
-    """Refuse to undo what another token said; the right ``admin`` undoes all."""
+    """Refuse to undo what the token did not say itself; the right ``admin`` undoes all."""
     if "admin" in call.grant.rights or call.grant.token is None:
         return
-    others = await _find_others(call, feedback_id)
-    if turn_id is not None:
-        find = call.memory.aio.learning.feedback
-        found = await find(turn_id=turn_id, namespace=call.namespace, limit=1000)
-        standing = [one.token for one in found if one.status in {"applied", "waiting"}]
-        others |= {name for name in standing if name and name != call.grant.token}
-    if others:
-        call.grant.require("admin", "undo of what another token said")
+    store, space = call.memory.store, call.namespace
+
+    def find_givers() -> set[str | None]:
+        """Find the tokens of all that would be undone; None for what was said without one."""
+        names = [] if feedback_id is None else [feedback_id]
+        notes = [one for name in names for one in store.notes.find_said(space, name=name)]
+        if turn_id is not None:
+            turn = store.turns.get(turn_id, namespace=space).id
+            names += [said.feedback_id for _, said in store.turns.get_verdicts([turn])]
+            notes += store.notes.find_said(space, turn=turn)
+        own = {note.token for note in notes if note.is_direct}
+        return own | store.history.find_tokens(space, names)
+
+    if await asyncio.to_thread(find_givers) - {call.grant.token}:
+        call.grant.require("admin", "undo of what others said")
 
 
 def bound_authority(call: Call, authority: str | None) -> None:
@@ -85,13 +92,13 @@ def find_last_turn(call: Call, session: str | None) -> str:
     raise InvalidInputError(msg)
 
 
-async def _find_others(call: Call, feedback_id: str | None) -> set[str]:
+async def _find_others(call: Call, feedback_id: str | None) -> set[str | None]:
     """Find the other tokens by which a feedback was given."""
     if feedback_id is None:
         return set()
     find = call.memory.store.history.find_tokens
-    found = await asyncio.to_thread(find, call.namespace, feedback_id)
-    return {name for name in found if name != call.grant.token}
+    found = await asyncio.to_thread(find, call.namespace, [feedback_id])
+    return {name for name in found if name not in {None, call.grant.token}}
 
 
 async def _bound_labels(

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from traceback import walk_tb
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
+from crabpath_retrievers.vectors.embedder import Embedder
 from crabpath_server.endpoints import LateAnswerError, RefusedFeedbackError, describe_error
 from crabpath_server.journal import REQUEST_ID, get_entry
 from crabpath_server.names import SourceNames
@@ -29,6 +31,7 @@ from crabpath_server.room import TooManyRequestsError
 
 _log = logging.getLogger(__name__)
 
+_BASE = "crabpath_retrievers."
 PROBLEM = "application/problem+json"
 _PAGES = "https://crabpath.github.io/crabpath/"
 VERSION = "/v1"
@@ -85,6 +88,10 @@ def answer_error(error: Exception, scope: Scope, names: SourceNames) -> JSONResp
         said = {"receipt": error.receipt._asdict()}
         kind = f"{_PAGES}how-to/rest/#refused-feedback"
         return _make_problem(scope, status, kind, "Refused feedback", names.hide(str(error)), said)
+    if _is_of_embedder(error):
+        _log.error("the embedder failed", exc_info=error)
+        msg = "the embedder of the server does not answer: try again"
+        return _name_problem(scope, 503, ServiceError, msg)
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
         return _name_problem(scope, 500, CrabPathError, "the server failed: its log says why")
@@ -95,6 +102,13 @@ def answer_error(error: Exception, scope: Scope, names: SourceNames) -> JSONResp
     if isinstance(error, TooManyRequestsError):
         headers = {"Retry-After": str(error.seconds)}
     return _name_problem(scope, status, public, names.hide(describe_error(error)), headers)
+
+
+def _is_of_embedder(error: Exception) -> bool:
+    """Whether an error is no error of ours, and was raised in what embeds texts."""
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+    ours = [name for name in frames if name.startswith(_BASE)]
+    return not isinstance(error, CrabPathError) and ours[-1:] == [Embedder.__module__]
 
 
 def answer_ending(scope: Scope) -> JSONResponse:
@@ -111,13 +125,27 @@ async def answer_http_exception(request: Request, error: Exception) -> JSONRespo
     if status == 404:  # noqa: PLR2004
         kind, message = NotFoundError, "there is nothing at this path: see /openapi.json"
         root, path = request.scope.get("root_path", ""), request.scope["path"]
-        moved = {**request.scope, "path": f"{root}{VERSION}{path.removeprefix(root)}"}
-        if any(route.matches(moved)[0] is not Match.NONE for route in request.app.routes):
-            message = f"this path begins with {VERSION} now: use {quote(moved['path'])}"
+        path, sent = path.removeprefix(root), _find_sent_path(request.scope, root)
+
+        def is_there(path: str) -> bool:
+            moved = {**request.scope, "path": root + path}
+            return any(route.matches(moved)[0] is not Match.NONE for route in request.app.routes)
+
+        if is_there(VERSION + path):
+            message = f"this path begins with {VERSION} now: use {quote(root)}{VERSION}{sent}"
+        elif path.startswith(f"{VERSION}/") and is_there(path.removeprefix(VERSION)):
+            other = quote(root) + sent.removeprefix(VERSION)
+            message = f"this path does not begin with {VERSION}: use {other}"
     elif status == 405:  # noqa: PLR2004
         message = "this path has no such method: see /openapi.json"
     headers = getattr(error, "headers", None)
     return _name_problem(request.scope, status, kind, message, headers)
+
+
+def _find_sent_path(scope: Scope, root: str) -> str:
+    """Find the path below ``root`` as it was sent, percent-encoded."""
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()
+    return str(raw.decode("ascii", "replace")).partition("?")[0].removeprefix(quote(root))
 
 
 def _name_problem(

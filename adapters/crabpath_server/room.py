@@ -41,12 +41,12 @@ class Rate:
         """Allow some events in some seconds."""
         self._number, self._period, self._full = number, seconds, 0.0
 
-    def take(self, now: float) -> float:
-        """Count an event now; return 0, or the seconds until one is allowed if it is not."""
+    def take(self, now: float, amount: int = 1) -> float:
+        """Count events now; return 0, or the seconds until they are allowed if they are not."""
         if self._number <= 0:
             return self._period
         step = self._period / self._number
-        full = max(now, self._full) + step
+        full = max(now, self._full) + step * amount
         if full - now > self._period * (1 + 1e-9):
             return full - now - self._period
         self._full = full
@@ -65,8 +65,8 @@ class Rates:
         self._number, self._seconds, self._what = number, seconds, what
         self._known: dict[tuple[str, int], Rate] = {}
 
-    def take(self, token: str, own: int | None) -> None:
-        """Count an event of a token, which may have a rate of its own.
+    def take(self, token: str, own: int | None, amount: int = 1) -> None:
+        """Count events of a token, which may have a rate of its own.
 
         Raises:
             TooManyRequestsError: There were too many.
@@ -75,7 +75,7 @@ class Rates:
         if len(self._known) >= _MOST_RATES:
             self._known = {k: rate for k, rate in self._known.items() if not rate.is_idle(now)}
         rate = self._known.setdefault((token, number), Rate(number, self._seconds))
-        if (seconds := rate.take(now)) > 0:
+        if (seconds := rate.take(now, amount)) > 0:
             most = f"{number:,} {self._what}"
             raise TooManyRequestsError(most, seconds)
 
@@ -143,6 +143,11 @@ class Room:
                 await request.body()
             with self._running.take(sender):
                 yield
+
+    def count_more(self, grant: Grant, amount: int) -> None:
+        """Count what an admitted request holds beyond one; refuse it where that is too much."""
+        if grant.token is not None and amount:
+            self._requests.take(grant.token, grant.requests_per_minute, amount)
 
     def count_feedback(self, grant: Grant) -> None:
         """Count a feedback or note of a token; refuse it where there were too many."""

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
+from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
@@ -220,6 +221,11 @@ class BatchBody(ApiInput):
 
     questions: list[QueryBody] = Field(min_length=1, max_length=100)
 
+    @property
+    def requests(self) -> int:
+        """Each question counts as a request."""
+        return len(self.questions)
+
 
 class BatchAnswer(ApiOutput):
     """Answers in the order of their questions."""
@@ -229,12 +235,23 @@ class BatchAnswer(ApiOutput):
 
 async def ask_batch(call: Call, body: BatchBody) -> BatchAnswer:
     """Answer several questions; one that cannot be used refuses all."""
-    asked = [asyncio.ensure_future(ask(call, question)) for question in body.questions]
-    try:
-        return BatchAnswer(answers=await asyncio.gather(*asked))
-    finally:
-        for one in asked:
-            one.cancel()
+    for place, question in enumerate(body.questions):
+        options = await _to_query_options(call, question)
+        try:
+            Query.from_options(question.text, namespace=call.namespace, **options)
+        except InvalidInputError as error:
+            msg = f"questions[{place}]: {error}"
+            raise InvalidInputError(msg) from None
+    asked = (ask(call, question) for question in body.questions)
+    # All are awaited: those that are cancelled would count as failures.
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    for place, answer in enumerate(answers):
+        if isinstance(answer, InvalidInputError):
+            msg = f"questions[{place}]: {answer}"
+            raise InvalidInputError(msg) from answer
+        if isinstance(answer, BaseException):
+            raise answer
+    return BatchAnswer(answers=answers)
 
 
 async def search(call: Call, body: SearchBody) -> SearchAnswer:
@@ -351,6 +368,9 @@ async def list_chunks(
 
 async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
     """Add documents, or replace those with the same ids; all namespaces share them."""
+    if any(item.id in {".", ".."} for item in body.documents):
+        msg = "the ids '.' and '..' have no path of their own: choose another id"
+        raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
     documents = [
@@ -459,13 +479,13 @@ class ForgetFeedbackBody(ApiInput):
 
 
 class ForgottenFeedback(ApiOutput):
-    """Number of feedbacks that were undone, and lost their texts and their user."""
+    """Number of feedbacks that were undone, and lost their texts and their user; and of notes."""
 
     feedback: int
 
 
 async def forget_feedback(call: Call, body: ForgetFeedbackBody) -> ForgottenFeedback:
-    """Undo all feedback of a user or token in the namespace, and delete what it said."""
+    """Undo all that a user or token said in the namespace, and delete its texts."""
     given = body.to_options()
     forget = call.memory.aio.learning.forget_feedback
     return ForgottenFeedback(feedback=await forget(**given, namespace=call.namespace))
@@ -474,8 +494,8 @@ async def forget_feedback(call: Call, body: ForgetFeedbackBody) -> ForgottenFeed
 class UndoBody(ApiInput):
     """Exactly one of both."""
 
-    feedback_id: str | None = None
-    turn_id: str | None = None
+    feedback_id: str | None = Field(None, description="Feedback, or a note or correction.")
+    turn_id: str | None = Field(None, description="A turn, for all that was said about it.")
 
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
@@ -510,7 +530,7 @@ async def read_feedback(
 
 
 async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
-    """Undo all that was learned from one feedback, or from all feedback about one turn."""
+    """Undo all that was learned from one feedback or note, or all that was said about a turn."""
     await bound_undo(call, body.feedback_id, body.turn_id)
     return await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
@@ -518,14 +538,17 @@ async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
 
 
 class UndoUserBody(ApiInput):
-    """Selects all feedback of one user or token in the namespace; of both where both are given."""
+    """Selects what one user or token said in the namespace; feedback of both where both are given.
+
+    Of a token alone, that is its notes and corrections without an outcome, too.
+    """
 
     user: str | None = None
     token: str | None = Field(None, description="Id of a token of the server.")
 
 
 class ReceiptList(ApiOutput):
-    """Receipts, the feedback learned last first."""
+    """Receipts, the feedback learned last first; then those of notes, by their ids."""
 
     receipts: list[Sent[Receipt]]
 

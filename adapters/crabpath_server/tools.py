@@ -244,13 +244,14 @@ class CorrectArguments(ApiInput):
 
 
 class UndoArguments(ApiInput):
-    """Take back an outcome, with all that was learned from it.
+    """Take back an outcome, correction or note, with all that was learned from it.
 
-    Only do this when the user asked for it. Give exactly one of both ids. A correction is a note:
-    forget it by its id.
+    Only do this when the user asked for it. Give exactly one of both ids.
     """
 
-    feedback_id: str | None = Field(None, description="As record_outcome returned it.")
+    feedback_id: str | None = Field(
+        None, description="As record_outcome returned it; or the id that correct or teach returned."
+    )
     turn_id: str | None = Field(None, description="A search, for all that was said about it.")
 
 

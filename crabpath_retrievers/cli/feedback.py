@@ -180,23 +180,23 @@ def _show_note(note: str) -> Output:
 def run_undo(
     feedback_id: Annotated[
         str | None,
-        typer.Argument(help="Id of the feedback; or as --turn.", metavar="FEEDBACK_OR_TURN"),
+        typer.Argument(help="Id of feedback or a note; or as --turn.", metavar="FEEDBACK_OR_TURN"),
     ] = None,
     *,
     turn: Annotated[
-        str | None, typer.Option(help="Instead: turn or run id; all feedback about it.")
+        str | None, typer.Option(help="Instead: turn or run id; all that was said about it.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Instead: all feedback of this user.")] = None,
     source: Annotated[
         str | None, typer.Option(help="Instead, or with --user: human, self, harvested, teacher.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(help="Instead, or with them: id of the token that gave it.")
+        str | None, typer.Option(help="Instead: id of a token; its notes, too. Or with them.")
     ] = None,
     namespace: Within = None,
     store: Store = DEFAULT_STORE,
 ) -> Output:
-    """Undo all that was learned from one feedback, a turn, or all feedback of a user or token."""
+    """Undo all that was learned from feedback, a note or a turn, or from a user or token."""
     is_of_giver = any(given is not None for given in (user, source, token))
     if (feedback_id is not None) + (turn is not None) + is_of_giver != 1:
         msg = "give a feedback id, --turn, or --user, --source and --token: one of the three"

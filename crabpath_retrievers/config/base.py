@@ -174,7 +174,13 @@ def explain_first_error(error: ValidationError) -> str:
     """Explain the first error of a validation: its place in the data, and what is wrong."""
     first = error.errors(include_url=False, include_input=False)[0]
     message = first["msg"][:1].lower() + first["msg"][1:]
-    return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])
+    return ": ".join([*filter(None, [name_place(first["loc"])]), message])
+
+
+def name_place(steps: Iterable[str | int]) -> str:
+    """Name a place in data by the steps to it: ``questions[3].text``."""
+    written = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return "".join(written).removeprefix(".")
 
 
 def describe_values(field: FieldInfo) -> str:

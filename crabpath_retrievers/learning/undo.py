@@ -14,6 +14,7 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
+from crabpath_retrievers.storage.read.notes import SaidNote
 from crabpath_retrievers.storage.write.history import (
     apply_snapshot,
     drop_snapshot,
@@ -21,6 +22,7 @@ from crabpath_retrievers.storage.write.history import (
     write_snapshot,
 )
 from crabpath_retrievers.storage.write.learned import settle_feedback
+from crabpath_retrievers.storage.write.notes import undo_said
 from crabpath_retrievers.storage.write.transaction import Write
 
 retry_on_conflict = retry(
@@ -35,6 +37,9 @@ _UNDONE = "it was undone: give feedback under another id to learn from its turns
 _CANCELLED = "it was undone before it was applied"
 UNDONE = frozenset({_UNDONE, _CANCELLED})
 """Notes of feedback that was undone, and not replaced by other feedback of its giver."""
+
+UNDONE_NOTE = "it was given without an outcome, as a note"
+"""Note of the receipt of a note that was undone."""
 
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
@@ -68,7 +73,8 @@ class LearningHistory:
     ) -> list[Receipt]:
         """Undo all feedback of one user, source or token, the latest first; of several, of all.
 
-        See :meth:`CrabPath.undo`. ``namespace`` None undoes it in all.
+        The notes of a token alone, which have neither user nor source, are taken back, too. See
+        :meth:`CrabPath.undo`. ``namespace`` None undoes it in all.
 
         Raises:
             InvalidInputError: None of the three is given.
@@ -77,48 +83,78 @@ class LearningHistory:
         if not any((criteria.user, criteria.source, criteria.token)):
             msg = "undo needs feedback_id, turn_id, user, source or token: give one of them"
             raise InvalidInputError(msg)
-        return [
-            self._undo(name, space) for name, space in self.store.history.find_undoable(criteria)
-        ]
+        undoable = self.store.history.find_undoable(criteria)
+        receipts = [self._undo(name, space) for name, space in undoable]
+        if criteria.user is None and criteria.source is None:
+            notes = self.store.notes.find_said(criteria.namespace, token=criteria.token)
+            receipts += self._undo_notes(notes)
+        return receipts
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
-        """Undo one feedback by its id, or all feedback about one turn; see :meth:`CrabPath.undo`.
+        """Undo one feedback or note by its id, or all about one turn; see :meth:`CrabPath.undo`.
 
         Raises:
-            InvalidInputError: Both or neither are given.
-            NotFoundError: There is no such feedback or turn, or nothing was learned from the turn.
+            InvalidInputError: Both or neither are given, or a note is that of feedback.
+            NotFoundError: There is no such feedback, note or turn, or nothing was learned from it.
         """
         if (feedback_id is None) == (turn_id is None):
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
         scope = None if namespace is None else parse_namespace(namespace)
         if feedback_id is not None:
-            return self._undo(parse_text("feedback_id", feedback_id), scope)
+            name = parse_text("feedback_id", feedback_id)
+            if self.store.history.get_feedback_state(name, scope) is None:
+                return self._undo_note(name, scope)
+            return self._undo(name, scope)
         turn = self.store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
         given = self.store.turns.get_verdicts([turn.id])
-        if not given:
-            msg = (
-                f"nothing was learned from turn {turn_id!r}, or it is undone already; a correction "
-                "without an outcome is a note: forget it by its id"
-            )
+        notes = self.store.notes.find_said(turn.namespace, turn=turn.id)
+        if not (given or notes):
+            msg = f"nothing was learned from turn {turn_id!r}, or it is undone already"
             raise NotFoundError(msg)
-        latest, *others = [
-            self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)
-        ]
+        receipts = [self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)]
+        latest, *others = receipts + self._undo_notes(notes)
         if not others:
             return latest
         if kept := [receipt for receipt in (latest, *others) if receipt.status != "undone"]:
             return kept[0]
         names = ", ".join(repr(receipt.feedback_id) for receipt in others)
-        return latest._replace(note=f"with it feedback {names} about the same turn was undone")
+        return latest._replace(note=f"what else was said about the same turn is undone: {names}")
+
+    def _undo_note(self, name: str, namespace: str | None) -> Receipt:
+        """Undo a note by its id, where no feedback has this id."""
+        notes = self.store.notes.find_said(namespace, name=name)
+        if not notes:
+            where = "here" if namespace is None else f"in namespace {namespace!r}"
+            msg = (
+                f"no feedback {name!r} is kept {where}, and no note: check the id and the namespace"
+            )
+            raise NotFoundError(msg)
+        if len(notes) > 1:
+            msg = f"several namespaces have a note {name!r:.250}: give the namespace"
+            raise InvalidInputError(msg)
+        (note,) = notes
+        if not note.is_direct:
+            msg = f"note {name!r} comes from feedback {note.feedback!r}: undo that"
+            raise InvalidInputError(msg)
+        (receipt,) = self._undo_notes(notes)
+        return receipt
+
+    def _undo_notes(self, notes: Sequence[SaidNote]) -> list[Receipt]:
+        """Undo notes that were given by themselves."""
+        for space, owner in dict.fromkeys((note.namespace, note.owner) for note in notes):
+            ids = [note.id for note in notes if note.owner == owner]
+            episodes = self.store.learned.episode_ids(owner)
+            self.store.write(undo_said, space, ids)
+            self.delete_vectors(self.store, owner, episodes, ids)
+        return [Receipt(note.id, "undone", UNDONE_NOTE) for note in notes]
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
         with self.store.open_reader() as read:
             state = read.history.get_feedback_state(feedback_id, namespace)
-            if state is None:
-                where = "here" if namespace is None else f"in namespace {namespace!r}"
-                msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
+            if state is None:  # it was forgotten meanwhile
+                msg = f"feedback {feedback_id!r} is not kept any more: leave it out"
                 raise NotFoundError(msg)
             if note := _NOTHING_TO_UNDO.get(state.status):
                 return Receipt(feedback_id, state.status, note)

@@ -35,6 +35,7 @@ from crabpath_retrievers.learning.lift import (
     measure_shadow,
 )
 from crabpath_retrievers.learning.recorder import LearningTally
+from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank.features import Evidence
@@ -229,7 +230,8 @@ class MemoryLearning(MemoryPart):
         """Undo all feedback of one user, source or token, the latest first.
 
         Each feedback is undone as by ``CrabPath.undo``, in a transaction of its own; so are the
-        notes that its corrections created.
+        notes that its corrections created. Of a ``token`` alone, the notes and corrections that it
+        gave without an outcome are undone, too.
 
         Args:
             user: The user whose feedback is undone; None for any.
@@ -239,7 +241,7 @@ class MemoryLearning(MemoryPart):
             namespace: Only feedback of this namespace; None for all.
 
         Returns:
-            One receipt for each feedback.
+            One receipt for each feedback, then for each note, with the id of the note.
 
         Raises:
             InvalidInputError: None of the three was given, or one cannot be used.
@@ -252,6 +254,7 @@ class MemoryLearning(MemoryPart):
     ) -> int:
         """Undo all feedback of a user or token, and delete its answers, corrections and users.
 
+        Of a ``token`` alone, the notes and corrections that it gave without an outcome go, too.
         The questions stay: they belong to the namespace. ``CrabPath.forget(erase=True)`` then takes
         what was deleted out of the files.
 
@@ -261,7 +264,7 @@ class MemoryLearning(MemoryPart):
             namespace: Only feedback of this namespace; None for all.
 
         Returns:
-            The number of feedbacks.
+            The number of feedbacks and such notes.
 
         Raises:
             InvalidInputError: Neither was given, or an argument cannot be used.
@@ -269,10 +272,11 @@ class MemoryLearning(MemoryPart):
         if user is None and token is None:
             msg = "whose feedback is to be deleted: give user, token or both"
             raise InvalidInputError(msg)
-        self.undo_all(user=user, token=token, namespace=namespace)
         giver = FeedbackFilter.of(user=user, source=None, namespace=namespace, token=token)
+        receipts = self.undo_all(user=user, token=token, namespace=namespace)
+        notes = sum(receipt.note == UNDONE_NOTE for receipt in receipts)
         with limit_waiting(self._services.settings.time_limit):
-            return self._services.store.write(drop_said, giver.where())
+            return self._services.store.write(drop_said, giver.where()) + notes
 
     def anchor(
         self,

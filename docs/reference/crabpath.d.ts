@@ -224,7 +224,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo all feedback of a user or token in the namespace, and delete what it said.
+         * Undo all that a user or token said in the namespace, and delete its texts.
          * @description Right: admin.
          */
         post: operations["forget_feedback"];
@@ -244,7 +244,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo all that was learned from one feedback, or from all feedback about one turn.
+         * Undo all that was learned from one feedback or note, or all that was said about a turn.
          * @description Right: feedback.
          */
         post: operations["retract_feedback"];
@@ -1066,7 +1066,7 @@ export interface components {
         };
         /**
          * ForgottenFeedback
-         * @description Number of feedbacks that were undone, and lost their texts and their user.
+         * @description Number of feedbacks that were undone, and lost their texts and their user; and of notes.
          */
         ForgottenFeedback: {
             feedback: number;
@@ -1618,7 +1618,7 @@ export interface components {
         };
         /**
          * ReceiptList
-         * @description Receipts, the feedback learned last first.
+         * @description Receipts, the feedback learned last first; then those of notes, by their ids.
          */
         ReceiptList: {
             receipts: components["schemas"]["Receipt"][];
@@ -1899,14 +1899,20 @@ export interface components {
          * @description Exactly one of both.
          */
         UndoBody: {
-            /** @default null */
+            /**
+             * @description Feedback, or a note or correction.
+             * @default null
+             */
             feedback_id?: string | null;
-            /** @default null */
+            /**
+             * @description A turn, for all that was said about it.
+             * @default null
+             */
             turn_id?: string | null;
         };
         /**
          * UndoUserBody
-         * @description Selects all feedback of one user or token in the namespace; of both where both are given.
+         * @description Selects what one user or token said in the namespace; feedback of both where both are given.
          */
         UndoUserBody: {
             /** @default null */
@@ -2668,7 +2674,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Number of feedbacks that were undone, and lost their texts and their user. */
+            /** @description Number of feedbacks that were undone, and lost their texts and their user; and of notes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2748,7 +2754,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Receipts, the feedback learned last first. */
+            /** @description Receipts, the feedback learned last first; then those of notes, by their ids. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import RIGHTS
 from starlette.testclient import TestClient
 
@@ -448,7 +449,10 @@ def test_what_does_not_exist(client, method, path, status):
 def test_a_path_of_before_names_the_one_of_now(client):
     for method, path in (("POST", "/query"), ("GET", "/documents/a%2Fb%20%25"), ("GET", "/turns")):
         said = refused(client.request(method, path, json={}), 404, "NotFoundError")
-        assert said.endswith(f"use /v1{path.replace('%2F', '/')}")
+        assert said.endswith(f"use /v1{path}")
+    for path in ("/health", "/ready", "/metrics"):
+        said = refused(client.get(f"/v1{path}"), 404, "NotFoundError")
+        assert said.endswith(f"use {path}")
     assert "/v1/nothing" not in refused(client.get("/nothing"), 404, "NotFoundError")
 
 
@@ -600,8 +604,51 @@ def test_questions_in_a_batch(client):
     assert [len(answer["documents"]) for answer in answers] == [1, 2]
     asked = {turn["id"]: turn["query"] for turn in ok(client.get("/v1/turns"))["turns"]}
     assert [asked[answer["turn_id"]] for answer in answers] == ["sky", "how do deploys go?"]
-    for questions in ([], [{"text": "sky"}, {"text": " "}], [{"text": "sky"}] * 101, [{}]):
+    for questions in ([], [{"text": "sky"}] * 101):
         refused(client.post("/v1/query/batch", json={"questions": questions}), 400)
+    for bad in ({"text": " "}, {}, {"text": "sky", "k": 0}, {"text": "sky", "as_of": "soon"}):
+        body = {"questions": [{"text": "sky"}, bad]}
+        said = refused(client.post("/v1/query/batch", json=body), 400)
+        assert said.startswith("questions[1]")
+    assert len(ok(client.get("/v1/turns"))["turns"]) == len(asked)
+
+
+def test_whole_numbers_of_parameters(client):
+    for text in ("1.0", "1e1", "one", " 1"):
+        said = refused(client.get("/v1/turns", params={"limit": text}), 400)
+        assert said == f"limit must be a whole number, not {text!r}"
+    assert ok(client.get("/v1/turns", params={"limit": "1"}))["turns"] == []
+
+
+def test_ids_that_are_steps_of_a_path_are_refused(client):
+    for name in (".", ".."):
+        body = {"documents": [{"id": name, "text": "No client asks for it."}]}
+        assert "another id" in refused(client.post("/v1/documents", json=body), 400)
+
+
+def test_an_embedder_that_fails(client, monkeypatch, caplog):
+    """Answered with 503, and said in the log once."""
+
+    def fail(*_):
+        msg = "connection refused"
+        raise OSError(msg)
+
+    bodies = {
+        "query": {"text": "sun"},
+        "search": {"text": "sun"},
+        "query/batch": {"questions": [{"text": "sun"}, {"text": "moon"}]},
+        "documents": {"documents": [{"text": "The sun is hot."}]},
+        "teach": {"text": "The sun is hot."},
+    }
+    for name in ("embed_query", "embed_documents", "aembed_query"):
+        monkeypatch.setattr(DeterministicFakeEmbedding, name, fail)
+    for path, body in bodies.items():
+        caplog.clear()
+        response = client.post(f"/v1/{path}", json=body)
+        assert "embedder" in refused(response, 503, "ServiceError"), path
+        assert int(response.headers["retry-after"]) >= 1
+        said = [one for one in caplog.records if one.message == "the embedder failed"]
+        assert len(said) == 1, path
 
 
 def test_what_one_user_said_is_deleted(as_bearer, memory):

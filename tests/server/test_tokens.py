@@ -72,11 +72,33 @@ def test_all_that_a_token_changed_is_known_by_it(memory, bear):
     page = root.get("/v1/audit", params={"before": changes[0]["number"], "limit": 1}).json()
     assert page["changes"] == changes[1:2]
     assert bear("admin").get("/v1/audit").status_code == 403
-    (undone,) = memory.learning.undo_all(token=ann.token)
-    assert undone.feedback_id == first["feedback_id"]
-    (undone,) = post(ann, "undo/user", token=eve.token)["receipts"]
-    assert undone["status"] == "undone"
-    assert "Petra runs it." not in {note.text for note in memory.notes(namespace="ann")}
+    undone = memory.learning.undo_all(token=ann.token)
+    assert undone[0].feedback_id == first["feedback_id"]
+    assert [note.text for note in memory.notes(namespace="ann")] == [
+        "It is red.",
+        "Petra runs it.",
+    ]
+    receipts = post(ann, "undo/user", token=eve.token)["receipts"]
+    assert [one["status"] for one in receipts] == ["undone", "undone"]
+    assert memory.notes(namespace="ann") == []
+    assert post(ann, "undo/user", token=eve.token)["receipts"] == []
+
+
+def test_texts_of_notes_of_a_token_are_deleted(memory, bear):
+    """Also from snapshots; those of others stay, and what feedback says, too."""
+    ann, eve = bear(*OTHERS, "teach"), bear(*OTHERS, "teach")
+    post(ann, "teach", text="Pears are green.")
+    for text in ("The sky is eve's.", "It is red."):
+        post(eve, "teach", text=text)
+    turn, _ = ask(ann)
+    post(eve, "correct", text="It is grey.", turn_id=turn)
+    post(ann, "feedback", turn_id=turn, outcome=-1, correction="It is grey.")
+    memory.namespaces.snapshot("ann", name="before")
+    assert post(ann, "feedback/forget", token=eve.token) == {"feedback": 3}
+    kept = [(one.text, one.token) for one in memory.notes(namespace="ann")]
+    assert kept == [("It is grey.", ann.token), ("Pears are green.", ann.token)]
+    memory.namespaces.restore("before", namespace="ann")
+    assert len(memory.notes(namespace="ann")) == 2
 
 
 def test_what_no_token_gave_names_none(memory):
@@ -137,13 +159,24 @@ def test_a_token_takes_back_what_it_said_itself(memory, bear):
     said = {"turn_id": turn, "outcome": 1, "feedback_id": "order-1", "user": "ann"}
     post(ann, "feedback", **said)
     for about in ({"feedback_id": "order-1"}, {"turn_id": turn}):
-        assert "what another token said" in refuse(eve, "undo", **about)
+        assert "what others said" in refuse(eve, "undo", **about)
     assert "of another token" in refuse(eve, "feedback", **{**said, "outcome": -1})
     (record,) = memory.learning.feedback(namespace="ann")
     assert (record.status, record.outcome, record.token) == ("applied", 1, ann.token)
-    assert post(ann, "undo", turn_id=turn)["status"] == "undone"
+    note = post(ann, "correct", text="It is red.", turn_id=turn)["id"]
+    for about in ({"feedback_id": note}, {"turn_id": turn}):
+        assert "what others said" in refuse(eve, "undo", **about)
+    mine = post(eve, "correct", text="It is grey.", turn_id=turn)["id"]
+    assert "what others said" in refuse(ann, "undo", turn_id=turn)
+    assert post(eve, "undo", feedback_id=mine)["feedback_id"] == mine
+    assert {one.id for one in memory.notes(namespace="ann")} == {note}
+    assert repr(note) in post(ann, "undo", turn_id=turn)["note"]
+    assert memory.notes(namespace="ann") == []
+    assert ann.post("/v1/undo", json={"turn_id": turn}).status_code == 404
     post(ann, "feedback", **{**said, "outcome": -1})
     assert post(bear("feedback", "admin"), "undo", feedback_id="order-1")["status"] == "undone"
+    alone = memory.correct("It is red.", turn_id=turn, namespace="ann")
+    assert "what others said" in refuse(ann, "undo", feedback_id=alone)  # no token gave it
 
 
 def test_a_token_speaks_for_its_user(bear):
@@ -165,6 +198,9 @@ def test_a_token_may_send_so_much(bear):
     assert ann.get("/ready").status_code in (200, 503)
     assert [bob.get("/v1/session").status_code for _ in range(51)] == [200] * 50 + [429]
     assert eve.get("/v1/session").status_code == 200
+    body = {"questions": [{"text": "sky"}] * 30}
+    answers = [eve.post("/v1/query/batch", json=body).status_code for _ in range(2)]
+    assert answers == [200, 429]  # a batch counts as many as it has questions
 
 
 def test_a_token_may_teach_so_much(bear):

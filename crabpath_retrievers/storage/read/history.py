@@ -295,14 +295,10 @@ class HistoryQueries(Queries):
         state = self.get_feedback_state(name, namespace)
         return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 
-    def find_tokens(self, namespace: str, feedback_id: str) -> set[str]:
-        """Find the tokens by which a feedback of a namespace was given: one, or none."""
-        query = sa.select(feedback.c.token).where(
-            feedback.c.id == feedback_id,
-            feedback.c.namespace == namespace,
-            feedback.c.token.is_not(None),
-        )
-        return set(self._scalars(query))
+    def find_tokens(self, namespace: str, ids: Sequence[str]) -> set[str | None]:
+        """Find the tokens by which feedback of a namespace was given; None for that of none."""
+        query = sa.select(feedback.c.token).where(feedback.c.namespace == namespace)
+        return {token for (token,) in self._rows_in(query, feedback.c.id, ids)}
 
     def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
         """List the changes in the journal, newest first, after the one of number ``before``."""

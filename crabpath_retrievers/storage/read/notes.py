@@ -126,6 +126,21 @@ class NoteRecord(NamedTuple):
     token: str | None = None
 
 
+class SaidNote(NamedTuple):
+    """Who gave a note; ``namespace`` is a name, ``owner`` the key of the namespace.
+
+    ``is_direct``: it was given by itself, with the token of id ``token``. Otherwise it was made
+    from the feedback with the id ``feedback``.
+    """
+
+    id: str
+    namespace: str
+    owner: int
+    is_direct: bool
+    token: str | None
+    feedback: str | None
+
+
 _USES_PROVEN = 2
 """Successful turns after which the probation of an ``auto`` note ends."""
 
@@ -274,6 +289,34 @@ class NoteQueries(Queries):
         place = sa.select(n.created_turn, n.node).select_from(_JOINED)
         found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))
         return ListPlace(*found[0]) if found else ListPlace.parse(name, "note")
+
+    def find_said(
+        self,
+        namespace: str | None,
+        *,
+        name: str | None = None,
+        turn: str | None = None,
+        token: str | None = None,
+    ) -> list[SaidNote]:
+        """Find who gave notes: that with an id (``name``), those of a turn, or those of a token.
+
+        ``namespace`` None looks in all. Of a turn or token only notes are found that were given by
+        themselves, the newest first.
+        """
+        n = notes.c
+        named = {nodes.c.id: name, n.turn: turn, n.token: token, namespaces.c.name: namespace}
+        where = [column == value for column, value in named.items() if value is not None]
+        if name is None:
+            where.append(n.said_directly.is_not(None))
+        query = (
+            sa.select(nodes.c.id, namespaces.c.name, n.namespace)
+            .add_columns(n.said_directly.is_not(None), n.token, n.feedback)
+            .select_from(_JOINED)
+            .join(namespaces, namespaces.c.key == n.namespace)
+            .where(*where)
+            .order_by(n.said.desc(), n.node.desc())
+        )
+        return [SaidNote(*row) for row in self._rows(query)]
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Select those of ``ids`` that are notes whose probation ended without a use.

@@ -228,10 +228,6 @@ def _undo_note(
     ).one_or_none()
     if row is None:
         return
-    effects = s.feedback_effects.c
-    same = effects.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
-    latest = sa.select(effects.feedback, effects.record).where(effects.namespace == namespace, same)
-    other = tx.run(latest.order_by(effects.sequence.desc()).limit(1)).one_or_none()
     if query is not None:
         # Subtract one turn from the episode by which the note is recalled.
         episode = build_note_episode_id(row.node, query)
@@ -241,19 +237,53 @@ def _undo_note(
             turns = (now.turns - 1.0, now.labelled_turns - 1.0)
             after = EpisodeContent(*turns, credit, now.credit_by_user, now.clock)
             write_episode(tx, name, episode, now, after)
-    own = s.notes.c.node == row.node
+    own, other = s.notes.c.node == row.node, _find_last_maker(tx, namespace, node)
     if other is None and row.said_directly is None:
         delete_notes(tx, own)
+        # What was left where the note was given by itself, too, and that was undone first.
+        undo_weights(tx, *tx.get_namespace(name, lock=True), node)
         write_journal(tx, "remove_notes", {"notes": 1}, name)
         return
     kept: dict[str, Any] = {"said": row.said_directly or 0}
     if other is not None:
-        said = next(one for one in json.loads(other.record)["notes"] if one["note"] == node)
-        kept["said"] = max(kept["said"], said.get("said", 0))
+        kept["said"] = max(kept["said"], other["said"])
         if row.said_directly is None:
-            asked, turn = said.get("asked", said["query"]), said.get("turn")
-            kept |= {"feedback": other.feedback, "query": asked, "turn": turn}
+            kept |= other
     tx.update(s.notes, own, **kept)
+
+
+def _find_last_maker(tx: Transaction, namespace: int | None, node: str) -> dict[str, Any] | None:
+    """Find the last feedback in effect that created or repeated the note ``node``.
+
+    Returns:
+        Values of the note's columns that are those of the feedback; None without one.
+    """
+    effects = s.feedback_effects.c
+    same = effects.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
+    latest = sa.select(effects.feedback, effects.record).where(effects.namespace == namespace, same)
+    found = tx.run(latest.order_by(effects.sequence.desc()).limit(1)).one_or_none()
+    if found is None:
+        return None
+    made = next(one for one in json.loads(found.record)["notes"] if one["note"] == node)
+    asked = {"query": made.get("asked", made["query"]), "turn": made.get("turn")}
+    return {"said": made.get("said", 0), "feedback": found.feedback, **asked}
+
+
+def undo_said(tx: Transaction, name: str, ids: Sequence[str]) -> None:
+    """Undo that notes of the namespace ``name`` were given by themselves.
+
+    They are deleted as by :func:`remove_notes`; but what feedback in effect says, too, stays as its
+    note.
+    """
+    namespace, _ = tx.get_namespace(name, lock=True)
+    makers = {node: _find_last_maker(tx, namespace, node) for node in ids}
+    remove_notes(tx, name, [node for node, maker in makers.items() if maker is None])
+    for node, maker in makers.items():
+        if maker is not None:
+            key = sa.select(s.nodes.c.key).where(s.nodes.c.id == node, s.nodes.c.owner == namespace)
+            own = s.notes.c.node == key.scalar_subquery()
+            tx.update(s.notes, own, said_directly=None, token=None, **maker)
+            tx.increment_versions(namespace)
 
 
 def use_notes(tx: Transaction, change: c.UseNotes) -> None:
