@@ -56,9 +56,10 @@ from crabpath_server.endpoints import (
 from crabpath_server.journal import get_entry
 from crabpath_server.names import SourceNames
 from crabpath_server.room import Room
+from crabpath_server.routes import read_whole
 from crabpath_server.table import ENDPOINTS
 from crabpath_server.tokens import RIGHTS
-from crabpath_server.tools import find_chunks, make_uri
+from crabpath_server.tools import make_uri
 
 _LISTED = 100  # resources in a list
 _LOCAL_HOSTS = [
@@ -341,7 +342,7 @@ class _MemoryServer(MCPServer):
     async def _read_text(self, id: str, context: Context) -> str:  # noqa: A002
         call = await self._make_call(context)
         call.grant.require("read")
-        return "\n\n".join(chunk.page_content for chunk in await find_chunks(call, id))
+        return (await read_whole(call, id)).text
 
     async def _hide_forbidden(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext

@@ -13,6 +13,7 @@ from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Hop, PathEdge
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.ingest.joining import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
@@ -300,7 +301,7 @@ class DocumentList(ApiOutput):
 
 
 class WholeDocument(StoredDocument):
-    """A document, or one chunk or note."""
+    """A document, or one chunk or note; the text has once what neighbouring chunks share."""
 
     chunks: list[StoredDocument]
 
@@ -393,19 +394,23 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
 
 async def read_document(call: Call) -> WholeDocument:
     """Read a document with all its chunks, or one chunk or note."""
-    name = call.path["id"]
+    return await read_whole(call, call.path["id"])
+
+
+async def read_whole(call: Call, name: str) -> WholeDocument:
+    """Read a document with all its chunks, or one chunk or note that the namespace sees."""
     stored = await call.names.find_one(name)
     found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
         msg = f"there is no document or note {name!r}: check the id and the namespace"
         raise NotFoundError(msg)
-    chunks = [_to_stored(document) for document in found]
+    chunks, text = [_to_stored(document) for document in found], found[0].page_content
+    ids = [chunk.id for chunk in chunks]
+    if ids != [stored]:
+        nodes = await asyncio.to_thread(call.memory.store.catalog.documents, ids)
+        text = join_chunks([nodes[node] for node in ids if node in nodes])
     return WholeDocument(
-        id=name,
-        text="\n\n".join(chunk.text for chunk in chunks),
-        title=chunks[0].title,
-        metadata=chunks[0].metadata,
-        chunks=chunks,
+        id=name, text=text, title=chunks[0].title, metadata=chunks[0].metadata, chunks=chunks
     )
 
 

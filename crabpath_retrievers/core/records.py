@@ -143,6 +143,10 @@ class Node:
         position: Position of the chunk in its document; not part of its identity.
         metadata: JSON-safe metadata of the document.
         digest: Fingerprint of text and metadata; equal digests mean that nothing changed.
+        then: Text between the chunk and the next one, such as one that repeats; None where the
+            texts of both say how they follow each other.
+        overlap: With ``then``, number of characters at the beginning of the next chunk that are
+            not new.
         vector: Unit embedding, shape ``[d]``.
     """
 
@@ -157,6 +161,8 @@ class Node:
     position: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    then: str | None = None
+    overlap: int = 0
     vector: Vector | None = None
 
 

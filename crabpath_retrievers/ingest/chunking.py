@@ -46,6 +46,7 @@ from crabpath_retrievers.core.text import (
     tokenise,
 )
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
+from crabpath_retrievers.ingest.joining import find_joints
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 # URLs may contain one pair of parentheses, as those of Wikipedia do.
@@ -202,18 +203,19 @@ def split_with_header(
     if len(text) <= size or "|" not in text:
         yield from split_text(text)
         return
-    lines, done = text.splitlines(keepends=True), 0
+    lines, done = StringIO(text).readlines(), 0
     parsed = MarkdownIt().enable("table").disable("inline").parse(text)
     tables = [token.map for token in parsed if token.type == "table_open" and token.map]
     for start, end in tables:
-        header = "".join(lines[start : start + 2])
-        if start < done or len(header) > size // 2:  # within a list; or too wide to be repeated
+        header, rows = "".join(lines[start : start + 2]), lines[start + 2 : end]
+        # Within a list; without rows; or too wide to be repeated.
+        if start < done or not rows or len(header) > size // 2:
             continue
         before = "".join(lines[done:start])
         if before.strip() and len(before) > size // 4:
             yield from split_text(before)
             before = ""
-        for part in _group_rows(lines[start + 2 : end], size - len(header), split_text):
+        for part in _group_rows(rows, size - len(header), split_text):
             yield f"{before}{header}{part}".strip()
             before = ""
         done = end
@@ -327,6 +329,12 @@ class Chunking:
         return found
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
+        """As :meth:`make_nodes`, without the number of repetitions."""
+        return self.make_nodes(documents, ids)[0]
+
+    def make_nodes(
+        self, documents: Iterable[Document], ids: Sequence[str] | None = None
+    ) -> tuple[list[Node], int]:
         """Split documents into nodes; those without text are skipped with a warning.
 
         The same text with different metadata, as on two pages, makes two chunks.
@@ -337,7 +345,8 @@ class Chunking:
             ids: One id per document, instead of ``Document.id``. None keeps ``Document.id``.
 
         Returns:
-            Nodes in document order. Only nodes named in ``vectors`` have a vector.
+            Nodes in document order, of which only those named in ``vectors`` have a vector; and
+            how many texts are none, as they repeat another one of their document.
 
         Raises:
             InvalidInputError: An item is not a ``Document``, or the number of ids does not match.
@@ -348,6 +357,7 @@ class Chunking:
             msg = f"{len(ids)} ids for {len(given)} documents: pass one id per document"
             raise InvalidInputError(msg)
         found: dict[str, Node] = {}
+        repeated = 0
         order: Counter[str] = Counter()
         named = list(_pair_with_ids(given, ids))
         blank = [
@@ -369,7 +379,9 @@ class Chunking:
                 if chunk.id not in found:
                     found[chunk.id] = replace(chunk, position=order[chunk.document])
                     order[chunk.document] += 1
-        return list(found.values())
+                else:
+                    repeated += 1
+        return list(found.values()), repeated
 
     def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
         text = to_storable(document.page_content)
@@ -392,6 +404,7 @@ class Chunking:
             f"metadata:{key}={metadata[key]}" for key in self.metadata_keys if metadata.get(key)
         )
         described = json.dumps(metadata, sort_keys=True)
+        joints = find_joints(text, [piece for _, piece in pieces])
         shared_targets = tuple(target for target in shared if len(target) <= MAX_TARGET_CHARS)
         for number, (heading, piece) in enumerate(pieces):
             name = heading
@@ -411,6 +424,8 @@ class Chunking:
                 addresses = (*collect_addresses(place, title, linked), *shared_targets)
                 references = (*references, *shared_targets)
             names = list_mention_names(name, aliases)
+            then, overlap = joints.get(piece, (None, 0))
+            joint = () if then is None else (then, str(overlap))
             chunk_id = node_id if len(pieces) == 1 and node_id else _digest(document_key, piece)
             yield Node(
                 id=chunk_id,
@@ -423,7 +438,9 @@ class Chunking:
                 references=references,
                 metadata=metadata,
                 # Part of the digest: when the first chunk is removed, the next one inherits them.
-                digest=_digest(piece, full_title, str((names, addresses)), described),
+                digest=_digest(piece, full_title, str((names, addresses)), described, *joint),
+                then=then,
+                overlap=overlap,
                 vector=self.vectors.get(chunk_id),
             )
 

@@ -118,6 +118,7 @@ class Part:
         named: Ids that the caller gave.
         documents: Number of documents with text.
         blank: Number of documents without text.
+        repeated: Number of texts that are no chunk, as they repeat another one of their document.
         embedded: Characters that were embedded.
         files: Number of files that were read, or could not be read.
         skipped: Why files, and parts of files, were not read, by source and place.
@@ -129,6 +130,7 @@ class Part:
     named: set[str] = field(default_factory=set)
     documents: int = 0
     blank: int = 0
+    repeated: int = 0
     embedded: int = 0
     files: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
@@ -142,13 +144,14 @@ class Part:
 
         ``ids`` has one id per document; None takes those of the documents.
         """
-        nodes = chunking.nodes(documents, ids)
+        nodes, repeated = chunking.make_nodes(documents, ids)
         blank = sum(is_blank(document.page_content) for document in documents)
         return cls(
             nodes,
             named=collect_caller_ids(documents, ids),
             documents=len(documents) - blank,
             blank=blank,
+            repeated=repeated,
         )
 
     def extend(self, other: "Part") -> None:
@@ -174,10 +177,13 @@ class Part:
             if held is None:
                 known[node.id] = node
                 self.nodes.append(node)
+            else:
+                self.repeated += 1
         self.words |= other.words
         self.named |= other.named
         self.documents += other.documents
         self.blank += other.blank
+        self.repeated += other.repeated
         self.embedded += other.embedded
         self.files += other.files
         self.skipped |= other.skipped
@@ -222,7 +228,7 @@ def decode_part(data: bytes, packed: bytes) -> Part:
 
 _PLAIN = tuple(each.name for each in fields(Node) if each.name != "vector")
 _LISTS = ("names", "addresses", "references")
-_NUMBERS = ("documents", "blank", "embedded", "files", "skipped", "left_out")
+_NUMBERS = ("documents", "blank", "repeated", "embedded", "files", "skipped", "left_out")
 
 
 class PartMaker(NamedTuple):

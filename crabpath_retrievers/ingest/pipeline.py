@@ -110,7 +110,8 @@ class IngestReport:
 
     Attributes:
         added, updated, removed, unchanged: Numbers of chunks.
-        repeated: How many of the added and updated chunks repeat the text of another one.
+        repeated: How many texts repeat another one: added and updated chunks, and those that are
+            no chunk, as a text that repeats within a document is searched once.
         blank: Number of documents without text, which were skipped.
         ids: Ids of all chunks of the given documents, in order.
         left_out: Sources, places and ids of chunks without a usable vector, which were skipped:
@@ -266,6 +267,7 @@ class Ingest:
             if report.added + report.updated >= _MANY:
                 self.store.refresh_statistics()
         report.blank = total.blank
+        report.repeated += total.repeated
         report.left_out += total.left_out
         warn_of_left_out(report.left_out)
         if not in_bulk:

@@ -332,7 +332,7 @@ async def test_documents_are_resources_whatever_their_ids(local):
     for resource, page in zip(listed, PAGES, strict=True):
         (content,) = (await ask(local, "read_resource", resource.uri)).contents
         assert content.text == page.page_content
-    with pytest.raises(MCPError, match="no document 'nothing'"):
+    with pytest.raises(MCPError, match="no document or note 'nothing'"):
         await ask(local, "read_resource", "crabpath://documents/nothing")
 
 
@@ -351,7 +351,7 @@ async def test_hostile_texts_stay_data(local):
         ("search", {"query": "  "}, "the query is empty"),
         ("search", {}, "query: field required"),
         ("search", {"query": "x", "namespace": "bob"}, None),
-        ("fetch", {"id": "nothing"}, "no document 'nothing'"),
+        ("fetch", {"id": "nothing"}, "no document or note 'nothing'"),
         ("record_outcome", {"turn_id": "t", "outcome": 2}, "outcome: input should be less"),
         ("record_outcome", {"turn_id": "t", "outcome": 1}, "no turn 't'"),
         ("teach", {"text": ""}, "text"),

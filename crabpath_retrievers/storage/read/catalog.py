@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
@@ -499,7 +500,10 @@ def _passes(matches: MetadataTest, text: str) -> bool:
 def decode_node(row: Sequence[Any]) -> Node:
     """Decode a row of ``CONTENTS`` to a node without vector."""
     values = dict(zip(_CONTENT_NAMES, row, strict=True))
-    return Node(**{**values, "metadata": json.loads(values["metadata"])})
+    values["metadata"] = metadata = json.loads(values["metadata"])
+    if isinstance(metadata.get(METADATA_KEY), list):  # no document has such metadata
+        values["then"], values["overlap"] = metadata.pop(METADATA_KEY)
+    return Node(**values)
 
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import (
     AUTHORITY_BY_NAME,
     TEXT_KINDS,
@@ -49,7 +50,7 @@ TEXT_EDGE_KINDS = tuple(kind.value for kind in TEXT_KINDS)
 _TEXT_TABLES = ("names", "addresses", "references", "contents", "notes")
 _PAYLOAD = (
     *("document", "source", "content", "title", "names", "addresses", "references", "position"),
-    *("metadata", "digest"),
+    *("metadata", "digest", "then", "overlap"),
 )
 
 _log = logging.getLogger(__name__)
@@ -425,14 +426,17 @@ def build_content_row(
 
     ``length`` is the number of tokens; None counts them.
     """
-    split = payload["metadata"].get("split_from")
+    metadata, then = payload["metadata"], payload.get("then")
+    split = metadata.get("split_from")
+    if then is not None:
+        metadata = {**metadata, METADATA_KEY: [then, payload["overlap"]]}
     if length is None:
         length = len(list_searched_words(prepend_title(payload["title"], payload["content"])))
     return {
         "node": key,
         **{name: payload[name] for name in ("document", "source", "position", "digest", "content")},
         "length": length,
-        "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
+        "metadata": json.dumps(metadata, ensure_ascii=False),
         "split_from": split if isinstance(split, str) else None,
     }
 
