@@ -176,4 +176,4 @@ def make_example(schema: Schema, models: Schema) -> Any:
     if "items" in schema:
         return [make_example(schema["items"], models)]
     number = schema.get("minimum", 1)
-    return {"boolean": True, "integer": number, "number": number}.get(schema.get("type"), "…")
+    return {"boolean": True, "integer": number, "number": number}.get(str(schema.get("type")), "…")

@@ -1184,7 +1184,7 @@ export interface components {
             removed: number;
             /** @description Numbers of chunks. */
             unchanged: number;
-            /** @description How many of the added and updated chunks repeat the text of another one. */
+            /** @description How many texts repeat another one: added and updated chunks, and those that are no chunk, as a text that repeats within a document is searched once. */
             repeated: number;
             /** @description Number of documents without text, which were skipped. */
             blank: number;
@@ -1970,7 +1970,7 @@ export interface components {
         };
         /**
          * WholeDocument
-         * @description A document, or one chunk or note.
+         * @description A document, or one chunk or note; the text has once what neighbouring chunks share.
          */
         WholeDocument: {
             id: string;
@@ -2475,7 +2475,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A document, or one chunk or note. */
+            /** @description A document, or one chunk or note; the text has once what neighbouring chunks share. */
             200: {
                 headers: {
                     [name: string]: unknown;
