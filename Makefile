@@ -80,7 +80,8 @@ bench-serve: $(STAMP)  ## what HTTP adds to a question; 64 clients with tokens o
 openapi: $(STAMP)  ## the description of the server in docs/reference, and the types of TypeScript made from it
 	$(BIN)/python -c "import json; from crabpath_server.app import ENDPOINTS, describe_api; \
 		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
-	npx --yes openapi-typescript@7 docs/reference/openapi.json --default-non-nullable=false --output docs/reference/crabpath.d.ts
+	npm --prefix adapters/npm ci --silent && npm --prefix adapters/npm run --silent build
+	cp adapters/npm/src/schema.ts docs/reference/crabpath.d.ts
 
 reference: $(STAMP)  ## what docs/reference says of classes, settings and commands, from the code
 	$(BIN)/python docs/generate.py

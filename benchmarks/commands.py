@@ -436,16 +436,16 @@ def measure_server(
     clients: Annotated[int, typer.Option(help="Clients, each with a token of its own.")] = 64,
     documents: Annotated[int, typer.Option(help="Documents of the memory.")] = 3000,
     *,
-    rolling: Annotated[bool, typer.Option(help="Restart two workers under ten clients.")] = False,
+    rolling: Annotated[
+        bool, typer.Option(help="Two workers behind a proxy, both restarted at half time.")
+    ] = False,
 ) -> None:
-    """Measure what HTTP adds to a question, and many clients of one server."""
-    from benchmarks.rolling import measure_restarts
+    """Measure what HTTP adds to a question, and many clients of one server, or of two."""
+    from benchmarks.rolling import show_restarts
     from benchmarks.serve import ServeLoad, measure_serving
 
-    if rolling:
-        _print_json(measure_restarts(minutes * 60)._asdict())
-        return
-    for line in measure_serving(ServeLoad(minutes * 60, clients, documents)):
+    measure = show_restarts if rolling else measure_serving
+    for line in measure(ServeLoad(minutes * 60, clients, documents)):
         typer.echo(line)
 
 

@@ -1,5 +1,7 @@
 """``python -m benchmarks serve``: what HTTP adds to a call, and many clients with tokens of theirs.
 
+The clients ask, rate, teach and add; afterwards all that was acknowledged is looked for.
+
 The server runs in a process of its own, over a copy of the memory that the library is called on.
 Vectors are made up, so that no embedder is measured.
 """
@@ -9,9 +11,10 @@ import multiprocessing
 import random
 import shutil
 import socket
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -28,7 +31,7 @@ from crabpath_server.app import create_app, run_app
 from crabpath_server.tokens import add_token
 
 _SPAWN = multiprocessing.get_context("spawn")
-_FEEDBACK, _TAUGHT = 0.09, 0.01  # shares of all requests; the others are questions
+_FEEDBACK, _TAUGHT, _ADDED = 0.09, 0.01, 0.01  # shares of all requests; the others are questions
 _PATIENCE = 60.0  # seconds for one answer, and for the server to end
 _FIRST, _QUESTIONS = 20, 300  # questions before the timed ones, and those
 
@@ -58,10 +61,7 @@ def measure_serving(load: ServeLoad) -> Iterator[str]:
         with CrabPath.open(place / "own", embeddings=Hashed()) as memory:
             memory.add_documents(make_documents(load.documents), split=False, progress=None)
         shutil.copytree(place / "own", place / "served")
-        tokens = {
-            name: add_token(place / "tokens.json", [name], ["read", "feedback", "teach", "write"])
-            for name in (f"client-{n}" for n in range(load.clients))
-        }
+        tokens = create_tokens(place / "tokens.json", load.clients)
         listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         served = (str(place / "served"), str(place / "tokens.json"), listening)
@@ -70,7 +70,7 @@ def measure_serving(load: ServeLoad) -> Iterator[str]:
         try:
             with CrabPath.open(place / "own", embeddings=Hashed()) as memory:
                 yield from _compare(memory, url, next(iter(tokens.values())), load.documents)
-            yield from asyncio.run(_ask_together(url, tokens, load))
+            yield from ask_together(url, tokens, load).render(load)
         finally:
             server.terminate()
             server.join(_PATIENCE)
@@ -129,70 +129,146 @@ def _compare(memory: CrabPath, url: str, token: str, documents: int) -> Iterator
     yield ""
 
 
-class _Tally:
-    """What the clients saw."""
+def create_tokens(file: Path, clients: int) -> dict[str, str]:
+    """Tokens by the names of clients, each with a namespace of its own."""
+    rights = ["read", "feedback", "teach", "write"]
+    return {
+        name: add_token(file, [name], rights) for name in (f"client-{n}" for n in range(clients))
+    }
+
+
+class Tally:
+    """What the clients saw.
+
+    Attributes:
+        requests: Requests that were answered, by kind.
+        errors: Those that failed, by what happened.
+        wrong: Answers that belong to another namespace.
+        lost: Acknowledged feedback, notes and documents that are not there at the end, by kind.
+        seconds: How long each question took.
+        answered: When each request was answered, by a monotonic clock.
+    """
 
     def __init__(self) -> None:
-        self.requests, self.errors = Counter[str](), Counter[str]()
+        """Begin with nothing."""
+        self.requests, self.errors, self.lost = Counter[str](), Counter[str](), Counter[str]()
         self.wrong = 0
         self.seconds: list[float] = []
+        self.answered: list[float] = []
+
+    def render(self, load: ServeLoad) -> Iterator[str]:
+        """Lines of a table in Markdown."""
+        total = sum(self.requests.values())
+        middle, high = np.percentile(np.array(self.seconds) * 1000, (50, 99))
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.requests.most_common())
+        yield f"| {load.clients} clients for {load.seconds / 60:g} minutes | |"
+        yield "|---|---|"
+        yield f"| requests | {total} ({kinds}) |"
+        yield f"| a second | {total / load.seconds:.0f} |"
+        yield f"| p50, p99 ms of a question | {middle:.0f}, {high:.0f} |"
+        yield f"| errors | {self.errors.total()} {dict(self.errors) or ''} |"
+        yield f"| answers of a wrong namespace | {self.wrong} |"
+        yield f"| acknowledged and lost | {self.lost.total()} {dict(self.lost) or ''} |"
 
 
-async def _ask_together(url: str, tokens: dict[str, str], load: ServeLoad) -> list[str]:
-    tally, end = _Tally(), time.monotonic() + load.seconds
-    asking = (_ask_alone(url, *item, load, tally, end) for item in tokens.items())
-    await asyncio.gather(*asking)
-    total = sum(tally.requests.values())
-    middle, high = np.percentile(np.array(tally.seconds) * 1000, (50, 99))
-    kinds = ", ".join(f"{number} {kind}" for kind, number in tally.requests.most_common())
-    return [
-        f"| {load.clients} clients for {load.seconds / 60:g} minutes | |",
-        "|---|---|",
-        f"| requests | {total} ({kinds}) |",
-        f"| a second | {total / load.seconds:.0f} |",
-        f"| p50, p99 ms of a question | {middle:.0f}, {high:.0f} |",
-        f"| errors | {sum(tally.errors.values())} {dict(tally.errors) or ''} |",
-        f"| answers of a wrong namespace | {tally.wrong} |",
-    ]
+def ask_together(
+    url: str, tokens: dict[str, str], load: ServeLoad, until: threading.Thread | None = None
+) -> Tally:
+    """Let clients ask for so long, and until a thread has ended; then look for what is lost."""
+    return asyncio.run(_ask_together(url, tokens, load, until))
 
 
-async def _ask_alone(
-    url: str, name: str, token: str, load: ServeLoad, tally: _Tally, end: float
-) -> None:
-    """Ask, rate and teach as one client, and look for what belongs to others in every answer."""
-    drawn = random.Random(name)  # noqa: S311  a seeded run
-    headers = {"Authorization": f"Bearer {token}"}
-    turns: list[str] = []
-    taught = 0
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_PATIENCE) as client:
-        while time.monotonic() < end:
-            chance = drawn.random()
-            if chance < _FEEDBACK and turns:
-                kind, body = "feedback", {"turn_id": turns.pop(), "outcome": drawn.random() * 2 - 1}
-            elif chance < _FEEDBACK + _TAUGHT or not taught:
-                taught += 1
-                text = f"A note of {name}, number {taught}, about page {taught}."
-                kind, body = "teach", {"text": text, "id": f"note-{name}-{taught}"}
-            else:
-                kind = "query"
-                text = (
-                    f"{make_question(drawn.randrange(10**6), load.documents)} a note of a client?"
-                )
-                body = {"text": text, "k": K}
-            begun = time.monotonic()
-            try:
-                response = await client.post(f"/{kind}", json=body)
-            except httpx.HTTPError as error:
-                tally.errors[type(error).__name__] += 1
-                continue
-            tally.requests[kind] += 1
-            if response.is_error:
-                tally.errors[f"{kind} {response.status_code}"] += 1
-            elif kind == "query":
-                tally.seconds.append(time.monotonic() - begun)
-                answer = response.json()
-                turns = [*turns[-9:], answer["turn_id"]]
-                tally.wrong += _belongs_to_another(answer, name)
+async def _ask_together(
+    url: str, tokens: dict[str, str], load: ServeLoad, until: threading.Thread | None
+) -> Tally:
+    tally, end = Tally(), time.monotonic() + load.seconds
+    clients = [_Client(f"{url}/v1", *item, load.documents, tally) for item in tokens.items()]
+
+    async def run(client: _Client) -> None:
+        while time.monotonic() < end or (until is not None and until.is_alive()):
+            await client.step()
+
+    await asyncio.gather(*map(run, clients))
+    for client in clients:
+        await client.look()
+        await client.http.aclose()
+    return tally
+
+
+class _Client:
+    """Asks, rates, teaches and adds, and looks for what belongs to others in every answer."""
+
+    def __init__(self, url: str, name: str, token: str, documents: int, tally: Tally) -> None:
+        self._name, self._documents, self._tally = name, documents, tally
+        self._drawn = random.Random(name)  # noqa: S311  a seeded run
+        headers = {"Authorization": f"Bearer {token}"}
+        self.http = httpx.AsyncClient(base_url=url, headers=headers, timeout=_PATIENCE)
+        self._turns: list[str] = []
+        self._kept: dict[str, list[str]] = {"feedback": [], "teach": [], "documents": []}
+        self._number = 0
+
+    def _make(self) -> tuple[str, dict[str, Any]]:
+        """A request: its path and its body."""
+        chance, self._number = self._drawn.random(), self._number + 1
+        name = f"{self._name}-{self._number}"
+        if chance < _FEEDBACK and self._turns:
+            outcome = self._drawn.random() * 2 - 1
+            return "feedback", {"turn_id": self._turns.pop(), "outcome": outcome}
+        if chance < _FEEDBACK + _TAUGHT or not self._kept["teach"]:
+            text = f"A note of {self._name}, number {self._number}, about page {self._number}."
+            return "teach", {"text": text, "id": f"note-{name}"}
+        if chance < _FEEDBACK + _TAUGHT + _ADDED:
+            text = f"Page {name} is about topic {self._number % 97}."
+            return "documents", {"documents": [{"id": f"page-{name}", "text": text}]}
+        text = make_question(self._drawn.randrange(10**6), self._documents)
+        return "query", {"text": f"{text} a note of a client?", "k": K}
+
+    async def step(self) -> None:
+        """One request."""
+        kind, body = self._make()
+        begun = time.monotonic()
+        try:
+            response = await self.http.post(f"/{kind}", json=body)
+        except httpx.HTTPError as error:
+            self._tally.errors[f"{kind} {type(error).__name__}"] += 1
+            return
+        self._tally.requests[kind] += 1
+        if response.is_error:
+            self._tally.errors[f"{kind} {response.status_code}"] += 1
+            return
+        self._tally.answered.append(time.monotonic())
+        answer = response.json()
+        if kind == "query":
+            self._tally.seconds.append(time.monotonic() - begun)
+            self._turns = [*self._turns[-9:], answer["turn_id"]]
+            self._tally.wrong += _belongs_to_another(answer, self._name)
+        else:
+            name = {"feedback": "feedback_id", "teach": "id"}.get(kind)
+            self._kept[kind].append(body["documents"][0]["id"] if name is None else answer[name])
+
+    async def look(self) -> None:
+        """Look for all that was acknowledged."""
+        found = {
+            "feedback": {one["feedback_id"] async for one in self._list("feedback")},
+            "teach": {one["id"] async for one in self._list("notes")},
+            "documents": {
+                one
+                for one in self._kept["documents"]
+                if (await self.http.get(f"/documents/{one}")).is_success
+            },
+        }
+        for kind, kept in self._kept.items():
+            if missing := len(set(kept) - found[kind]):
+                self._tally.lost[kind] += missing
+
+    async def _list(self, what: str) -> AsyncIterator[dict[str, Any]]:
+        after: str | None = ""
+        while after is not None:
+            where = {"limit": "1000", **({"after": after} if after else {})}
+            page = (await self.http.get(f"/{what}", params=where)).raise_for_status().json()
+            for one in page[what]:
+                yield one
+            after = page["next"]
 
 
 def _belongs_to_another(answer: dict[str, Any], name: str) -> bool:

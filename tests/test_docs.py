@@ -205,7 +205,7 @@ def check_teach_and_undo(it):
 
 
 def check_callbacks(it):
-    assert it.retriever.invoke(it.question)[0].page_content.endswith(":\nIt was Paris.")
+    assert it.retriever.invoke(it.question)[0].page_content.endswith("\nThe capital is Paris.")
     assert it.graded
     assert it.pulled.learned == 0
 
@@ -493,7 +493,7 @@ def find_anchors(page):
 
 
 def test_links_between_files_of_the_repository_lead_somewhere():
-    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "adapters").glob("*/*.md")]
     dead = []
     for page in pages:
         for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", page.read_text()):
@@ -539,7 +539,9 @@ def _memory(documents, tmp_path, monkeypatch):
 def test_langchain(chat_server):
     chat_server.says = "London."
     it = run_blocks(README, "LangChain: learn from outcomes")
-    assert it.retriever.invoke("What is the capital?")[0].page_content.endswith(":\nIt was Paris.")
+    assert it.retriever.invoke("What is the capital?")[0].page_content.endswith(
+        "\nThe capital is Paris."
+    )
     it.retriever.close()
 
 

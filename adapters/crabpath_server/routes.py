@@ -20,7 +20,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.sql_tools import Place
+from crabpath_retrievers.storage.sql_tools import ListPlace
 from crabpath_server.answers import ApiOutput, Sent
 from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
 from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
@@ -331,7 +331,7 @@ async def list_chunks(
     if after:
         after = await call.names.find_one(after)
         with suppress(NotFoundError):  # the id of a chunk
-            place = Place.parse(after, "chunk")
+            place = ListPlace.parse(after, "chunk")
             after = str(place._replace(source=(start or "") + place.source))
     found = await call.memory.aio.documents(
         source=source and await call.names.find_one(source),
@@ -620,9 +620,11 @@ async def read_turns(call: Call, after: After = None, limit: Limit = 100) -> Tur
     return TurnList(turns=page, next=last and await _make_next(find_turn_place, call, last))
 
 
-async def _make_next(find: Callable[[GraphStore, str, str], Place], call: Call, last: str) -> str:
+async def _make_next(
+    find: Callable[[GraphStore, str, str], ListPlace], call: Call, last: str
+) -> str:
     return str(await asyncio.to_thread(find, call.memory.store, last, call.namespace))
 
 
-def _find_said(store: GraphStore, name: str, namespace: str) -> Place:
+def _find_said(store: GraphStore, name: str, namespace: str) -> ListPlace:
     return store.history.find_place(name, namespace)

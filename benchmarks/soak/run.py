@@ -25,6 +25,7 @@ from benchmarks.soak import (
     paths,
     pooler,
     power,
+    rest,
     servers,
 )
 from benchmarks.soak.figures import Budget, Row, Skipped, table
@@ -50,6 +51,7 @@ CHECKS = {
     "disk": Check(disk.check_disk, 4, 2),
     "power": Check(power.check_power, 10, 1),
     "fuzz": Check(fuzz.check_fuzz, 20, 500),
+    "rest": Check(rest.check_rest, 10, 500),
     "filters": Check(filters.check_filters, 6, 400),
     "archives": Check(archives.check_archives, 10, 15),
     "bomb": Check(archives.check_bomb, 1, 1, {"mebibytes": 300}),

@@ -34,7 +34,7 @@ from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import StoredTurn, TurnRecord
-from crabpath_retrievers.storage.sql_tools import Place
+from crabpath_retrievers.storage.sql_tools import ListPlace
 
 _DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
 _LONGEST_NAME = 600
@@ -184,7 +184,7 @@ def list_notes(
     return store.notes.list_newest(owner, limit, before=place)
 
 
-def find_note_place(store: GraphStore, name: str, namespace: str) -> Place:
+def find_note_place(store: GraphStore, name: str, namespace: str) -> ListPlace:
     """Find the place of a note in the list of a namespace.
 
     Raises:
@@ -204,14 +204,15 @@ def list_turns(
     return store.turns.list_newest(owner, limit, until=until)
 
 
-def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> Place:
+def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> ListPlace:
     """Find the place of a turn in the list, or read the text of a place.
 
     Raises:
         NotFoundError: There is no such turn.
     """
-    logged = store.turns.find(parse_text("before", turn_id), namespace=parse_namespace(namespace))
-    return Place.parse(turn_id, "turn") if logged is None else Place(logged.turn.clock)
+    name = parse_text("before", turn_id)
+    logged = store.turns.find(name, namespace=parse_namespace(namespace))
+    return ListPlace.parse(name, "turn") if logged is None else ListPlace(logged.turn.clock)
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:

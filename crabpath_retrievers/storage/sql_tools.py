@@ -478,7 +478,7 @@ def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
 _PLACE = re.compile(r"place:(\d{1,18}):(\d{1,18}):(.*)", re.DOTALL)
 
 
-class Place(NamedTuple):
+class ListPlace(NamedTuple):
     """A place in a list: its values of the order by which the list is sorted."""
 
     first: int
@@ -490,7 +490,7 @@ class Place(NamedTuple):
         return f"place:{self.first}:{self.second}:{self.source}"
 
     @classmethod
-    def parse(cls, text: str, what: str) -> "Place":
+    def parse(cls, text: str, what: str) -> "ListPlace":
         """Read the text of a place, given where no item has this id.
 
         Raises:

@@ -584,6 +584,22 @@ def test_an_answer_of_the_namespace_before_is_not_shown(page, memory, namespace)
     expect(page.locator("#view-ask .question")).to_have_count(0)
 
 
+def test_a_question_is_answered_while_a_namespace_still_opens(page, namespace):
+    """What was typed and asked before the namespaces were listed is neither wiped nor dropped."""
+    held: list[Route] = []
+    page.route("**/namespaces?*", hold(held))
+    page.route("**/query", hold(held))
+    enter_namespace(page, f"{namespace}-next")
+    page.get_by_label("Question", exact=True).fill(QUESTION)
+    page.get_by_label("Question", exact=True).press("Enter")
+    expect(page.locator("#status")).to_have_text("Asking …")
+    for route in sorted(held, key=lambda one: one.request.url.endswith("/query")):
+        with page.expect_response(route.request.url):
+            route.continue_()
+    expect(page.locator("#view-ask .question")).to_have_text(QUESTION)
+    expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
+
+
 def test_authority_and_forgetting(page, memory, namespace):
     """Authority is set; a document is forgotten only when a person says so twice."""
     panel = open_document(page, DIRECTOR, namespace)

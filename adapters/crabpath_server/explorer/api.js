@@ -1,6 +1,6 @@
 // Requests to the server that served this page.
 
-const state = { token: sessionStorage.getItem("crabpath-token") ?? "", namespace: "", giver: null, rights: new Set() };
+const state = { token: sessionStorage.getItem("crabpath-token") ?? "", namespace: "", giver: null, rights: new Set(), opening: null };
 
 export class RequestError extends Error {
   constructor(status, message) {
@@ -30,12 +30,18 @@ export const session = {
     sessionStorage.setItem("crabpath-token", token);
   },
   /** Ask what the token grants. */
-  async open() {
-    const granted = await get("session");
-    state.namespace ||= granted.namespace;
-    state.giver = granted.giver;
-    state.rights = new Set(granted.rights);
-    return granted;
+  open() {
+    state.opening = get("session").then((granted) => {
+      state.namespace ||= granted.namespace;
+      state.giver = granted.giver;
+      state.rights = new Set(granted.rights);
+      return granted;
+    });
+    return state.opening;
+  },
+  /** Settled once the namespace is known. */
+  get opening() {
+    return state.opening;
   },
 };
 

@@ -16,12 +16,14 @@ export function makeAsk(section) {
   const home = make("div", { class: "home" });
   const panel = new TurnPanel(make("div", { class: "panel" }));
   const latest = makeLatest();
+  let asking = null; // the request whose answer this view waits for
 
   const readOptions = () => ({ k: k.valueAsNumber === 5 ? "" : k.value, task: task.value.trim(), plain: plain.checked, other: other.value.trim() });
 
   async function submit() {
     const question = text.value.trim();
     if (!question) return;
+    await session.opening;
     const begun = performance.now();
     say("Asking …");
     if (!panel.id) panel.element.replaceChildren(makeSkeleton(6));
@@ -30,8 +32,10 @@ export function makeAsk(section) {
     if (task.value.trim()) body.task_type = task.value.trim();
     const { namespace } = session;
     const sayHop = (hop) => session.namespace === namespace && say(`Hop ${hop.number}: ${hop.followed.length} edges followed from ${hop.frontier.length} nodes`);
+    const asked = ask(body, sayHop);
+    asking = asked;
     try {
-      const answer = await latest(ask(body, sayHop));
+      const answer = await latest(asked.finally(() => { if (asking === asked) asking = null; }));
       if (!answer) return;
       comparison.replaceChildren();
       keepPlace("ask", answer.turn_id, readOptions());
@@ -67,7 +71,7 @@ export function makeAsk(section) {
     const rows = Array.from({ length: Math.max(...columns.map(([, found]) => found.documents.length)) }, (_, place) => [
       String(place + 1), ...columns.map(([, found], column) => cell(found.documents[place], column)),
     ]);
-    comparison.replaceChildren(makeTable("The same question asked otherwise", ["Place", ...columns.map(([head]) => head)], rows));
+    comparison.replaceChildren(makeTable("The same question asked otherwise", ["ListPlace", ...columns.map(([head]) => head)], rows));
   }
 
   const form = make(
@@ -90,6 +94,7 @@ export function makeAsk(section) {
         await panel.open(id, panel.k);
         return;
       }
+      if (!id && asking && !panel.id) return; // asked before the page was open
       latest();
       comparison.replaceChildren();
       home.hidden = Boolean(id);
@@ -107,17 +112,22 @@ export function makeAsk(section) {
         }
         return;
       }
+      if (panel.id) text.value = "";
       panel.clear();
-      text.value = "";
       if (document.activeElement === document.body) text.focus({ preventScroll: true });
       await showHome(home, askExample);
     },
-    hide: () => panel.stop(),
+    hide() {
+      latest(); // an answer that comes later would change the address of another view
+      asking = null;
+      panel.stop();
+    },
     focus: () => text.select() ?? text.focus(),
     press: (key) => panel.press(key),
     refresh: () => (panel.id ? panel.refresh().catch(sayError) : undefined),
     reset() {
       latest();
+      asking = null;
       panel.clear();
       comparison.replaceChildren();
       home.replaceChildren();

@@ -40,7 +40,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    Place,
+    ListPlace,
     Queries,
     ReadableStore,
     decode_rows,
@@ -197,7 +197,7 @@ class Catalog(Queries):
             .join(nodes, nodes.c.key == contents.c.node)
             .where(nodes.c.owner == owner)
         )
-        place = Place(0) if after is None else self.find_place(after, owner=owner)
+        place = ListPlace(0) if after is None else self.find_place(after, owner=owner)
         if source is not None:
             query = query.where(contents.c.source == source)
         if under is None:
@@ -212,14 +212,14 @@ class Catalog(Queries):
                 break
             passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
             ids += [row.id for row in passed]
-            place = Place(rows[-1].node, source=rows[-1].source)
+            place = ListPlace(rows[-1].node, source=rows[-1].source)
         read = self.documents(ids[:limit], namespace=owner)
         found = [read[node] for node in ids[:limit] if node in read]
         if source is None or after is not None or len(ids) >= limit:
             return found
         return sorted(found, key=lambda node: (node.document, node.position))
 
-    def find_place(self, name: str, *, owner: int = 0) -> Place:
+    def find_place(self, name: str, *, owner: int = 0) -> ListPlace:
         """Find the place of the chunk with this id, or read the text of a place.
 
         ``owner`` is that of :meth:`list_nodes`.
@@ -231,8 +231,8 @@ class Catalog(Queries):
         query = query.join(contents, contents.c.node == nodes.c.key)
         known = self._rows(query.where(nodes.c.owner == owner, nodes.c.id == name))
         if not known:
-            return Place.parse(name, "chunk")
-        return Place(known[0].key, source=known[0].source)
+            return ListPlace.parse(name, "chunk")
+        return ListPlace(known[0].key, source=known[0].source)
 
     def count_by_source(
         self, limit: int, *, under: str | None = None, after: str | None = None
@@ -476,7 +476,7 @@ def _begins_with(text: str) -> sa.ColumnElement[bool]:
     return sa.and_(source >= text, source < f"{text}\U0010ffff")
 
 
-def _stand_after(place: Place, under: str | None) -> list[sa.ColumnElement[bool]]:
+def _stand_after(place: ListPlace, under: str | None) -> list[sa.ColumnElement[bool]]:
     """Make the conditions for chunks that come after the one at ``place`` in a list.
 
     The list is by source if ``under`` is given, else by key.

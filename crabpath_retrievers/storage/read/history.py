@@ -33,7 +33,7 @@ from crabpath_retrievers.storage.schema import (
     turns,
     weight_changes,
 )
-from crabpath_retrievers.storage.sql_tools import Place, Queries
+from crabpath_retrievers.storage.sql_tools import ListPlace, Queries
 
 EdgeName = tuple[str, str, str]
 """An edge by name: ids of source and target, label of its kind."""
@@ -286,14 +286,14 @@ class HistoryQueries(Queries):
         ]
         return about[:limit]
 
-    def find_place(self, name: str, namespace: str | None) -> Place:
+    def find_place(self, name: str, namespace: str | None) -> ListPlace:
         """Find the place of the feedback with this id, or read the text of a place.
 
         Raises:
             NotFoundError: There is no such feedback.
         """
         state = self.get_feedback_state(name, namespace)
-        return Place.parse(name, "feedback") if state is None else Place(state.sequence)
+        return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 
     def find_tokens(self, namespace: str, feedback_id: str) -> set[str]:
         """Find the tokens by which a feedback of a namespace was given: one, or none."""

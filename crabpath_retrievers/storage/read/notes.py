@@ -19,7 +19,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    Place,
+    ListPlace,
     Queries,
     decode_rows,
     decode_vector,
@@ -264,7 +264,7 @@ class NoteQueries(Queries):
             query = query.where((n.created_turn < turn) | same)
         return [NoteRecord(*row) for row in self._rows(query)]
 
-    def find_place(self, namespace: int, name: str) -> Place:
+    def find_place(self, namespace: int, name: str) -> ListPlace:
         """Find the place of the note with this id, or read the text of a place.
 
         Raises:
@@ -273,7 +273,7 @@ class NoteQueries(Queries):
         n = notes.c
         place = sa.select(n.created_turn, n.node).select_from(_JOINED)
         found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))
-        return Place(*found[0]) if found else Place.parse(name, "note")
+        return ListPlace(*found[0]) if found else ListPlace.parse(name, "note")
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Select those of ``ids`` that are notes whose probation ended without a use.
