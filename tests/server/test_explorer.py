@@ -449,7 +449,7 @@ def test_a_document_its_edges_and_who_moved_them(page, memory, namespace):
     expect(edges).to_have_count(everything)
 
 
-def test_the_canvas_begins_with_the_last_walk(page, memory, namespace):
+def test_a_graph_begins_with_the_last_walk(page, memory, namespace):
     """A click or Enter opens a document's neighbours; colours, the overlay, zoom and arrows."""
     answer = memory.retrieve(QUESTION, k=5, namespace=namespace)
     memory.record(answer.turn.id, 1.0, used=[DIRECTOR], user="ann")
