@@ -161,10 +161,11 @@ class Tally:
         total = sum(self.requests.values())
         middle, high = np.percentile(np.array(self.seconds) * 1000, (50, 99))
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.requests.most_common())
-        yield f"| {load.clients} clients for {load.seconds / 60:g} minutes | |"
+        lasted = max(self.answered) - min(self.answered)
+        yield f"| {load.clients} clients for {lasted / 60:.1f} minutes | |"
         yield "|---|---|"
         yield f"| requests | {total} ({kinds}) |"
-        yield f"| a second | {total / load.seconds:.0f} |"
+        yield f"| a second | {total / lasted:.0f} |"
         yield f"| p50, p99 ms of a question | {middle:.0f}, {high:.0f} |"
         yield f"| errors | {self.errors.total()} {dict(self.errors) or ''} |"
         yield f"| answers of a wrong namespace | {self.wrong} |"

@@ -255,6 +255,25 @@ class LearningReport(ApiOutput):
     least_useful: list[Sent[DocumentUse]]
 
 
+class UseList(ApiOutput):
+    """Documents and how often they were used, the most useful first, or the least useful."""
+
+    documents: list[Sent[DocumentUse]]
+
+
+async def list_uses(
+    call: Call,
+    order: Annotated[
+        Literal["most", "least"],
+        Field(description="least: what was more often returned without use, worst first."),
+    ] = "most",
+    limit: Limit = 100,
+) -> UseList:
+    """List how often documents were used by answers, as feedback says."""
+    usage, least = call.memory.aio.learning.usage, order == "least"
+    return UseList(documents=await usage(namespace=call.namespace, least=least, limit=limit))
+
+
 class LiftReport(ApiOutput):
     """Gain of learning in a namespace."""
 

@@ -39,6 +39,7 @@ ENDPOINTS = (
     Endpoint("POST /v1/graph/edges", "write", insight.set_edge),
     Endpoint("POST /v1/graph/authority", "write", insight.anchor_nodes),
     Endpoint("GET /v1/learning", "read", insight.report_learning),
+    Endpoint("GET /v1/learning/usage", "read", insight.list_uses),
     Endpoint("GET /v1/learning/lift", "read", insight.report_lift, tools.LIFT_TOOL, is_slow=True),
     Endpoint("GET /v1/maintenance", "admin", insight.plan_maintenance, is_slow=True),
     Endpoint("POST /v1/maintenance", "admin", insight.maintain, is_slow=True),

@@ -6,8 +6,10 @@ Then something is wrong with a part of the values, and with a part of the bytes.
 
 import http.client
 import json
+import os
 import random
 import re
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ from benchmarks.soak.figures import Budget, Row
 from benchmarks.soak.filters import Filters
 from benchmarks.soak.fuzz import Inputs
 from benchmarks.soak.serving import ServerProcess
-from benchmarks.soak.stores import Hashed, last_line
+from benchmarks.soak.stores import Hashed
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.parts.operation.maintenance.doctor import examine
 from crabpath_server.tokens import create_token
@@ -35,6 +37,8 @@ _PAGES = 60
 _DEEP = 3000  # conditions in each other, in the place of more
 _CLIENTS, _PART = 4, 100  # requests at once, and those that are made from the same known ids
 _PATIENCE = 120.0  # seconds for an answer
+_TOLD_EVERY = 10_000  # requests
+_READ_BACK, _SHOWN = 50_000, 250  # bytes of the end of the log, and of an error
 _LARGEST = 8 << 20  # bytes of a body that the server takes
 _CLOSED = 0  # the status where the server did not let a body come in that is too large
 _SHARES = (  # how often an operation is called, by its path; else once
@@ -323,6 +327,8 @@ class _Fuzzing:
                 self._row.blame("other", f"the process is dead: {self._said()}")
                 self._server.start()
             self._be_honest()
+            if self._row.runs % _TOLD_EVERY == 0:
+                sys.stderr.write(f"  {self._row.runs:,} requests\n")
         self._pool.shutdown()
 
     def _be_honest(self) -> None:
@@ -359,7 +365,8 @@ class _Fuzzing:
             self.statuses[_CLOSED] += 1
             if not too_large:
                 text = f"no answer: {answer!r} ← {request}"
-                self._row.blame("other", text, kind=f"{request.operation} {type(answer)}")
+                place = "" if isinstance(answer, ConnectionRefusedError) else request.operation
+                self._row.blame("other", text, kind=f"{place} {type(answer)}")
             return
         status, body = answer
         self.statuses[status] += 1
@@ -382,8 +389,10 @@ class _Fuzzing:
     def _said(self) -> str:
         """The last error in the server's log."""
         with self._server.log.open("rb") as log:
-            log.seek(max(0, log.seek(0, 2) - 20_000))
-            return last_line(log.read().decode("utf-8", "replace"))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _READ_BACK))
+            text = log.read().decode("utf-8", "replace")
+        found = [line for line in text.splitlines() if " ERROR " in line]
+        return found[-1].partition("exception=")[2][:_SHOWN] if found else "no error in its log"
 
 
 def check_rest(budget: Budget, seed: int) -> Row:

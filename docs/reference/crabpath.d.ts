@@ -514,6 +514,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/learning/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List how often documents were used by answers, as feedback says.
+         * @description Right: read.
+         */
+        get: operations["list_uses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/learning/lift": {
         parameters: {
             query?: never;
@@ -1438,6 +1458,8 @@ export interface components {
             actions: components["schemas"]["ActionScore"][];
             /** @description Next regions, likeliest first; the shares include steps that ended there. */
             next_regions: components["schemas"]["NextRegion"][];
+            /** @description At most three words that tell it from other regions, the most telling first. */
+            words: string[];
         };
         /**
          * Precedent
@@ -1922,6 +1944,13 @@ export interface components {
              * @default null
              */
             token?: string | null;
+        };
+        /**
+         * UseList
+         * @description Documents and how often they were used, the most useful first, or the least useful.
+         */
+        UseList: {
+            documents: components["schemas"]["DocumentUse"][];
         };
         /**
          * WeighedEdge
@@ -3235,6 +3264,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LearningReport"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    list_uses: {
+        parameters: {
+            query?: {
+                order?: "most" | "least";
+                limit?: number;
+            };
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Documents and how often they were used, the most useful first, or the least useful. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UseList"];
                 };
             };
             400: components["responses"]["Error400"];

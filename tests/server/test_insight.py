@@ -20,6 +20,7 @@ READS = (
     *("/v1/namespaces", "/v1/learning", "/v1/regions", "/v1/turns", "/v1/notes", "/v1/feedback"),
     *("/v1/graph/neighbors?node=d5", "/v1/graph/neighbors?node=d5&direction=in&kind=taught"),
     *("/v1/graph/changes?source=d5", "/v1/graph/changes?target=d5", "/v1/snapshots"),
+    *("/v1/learning/usage", "/v1/learning/usage?order=least"),
 )
 
 
@@ -210,6 +211,10 @@ def test_learning_over_time(app, memory):
     assert most[0]["usefulness"] > 0.5 >= least[0]["usefulness"]
     assert most[0]["wins"] > 0
     assert most == sorted(most, key=lambda use: -use["usefulness"])
+    for order in ("most", "least"):
+        used = get(ann, f"/v1/learning/usage?order={order}&limit=3")["documents"]
+        known = memory.learning.usage(namespace="ann", least=order == "least", limit=3)
+        assert used == [one._asdict() for one in known] != []
 
 
 def test_connecting_inhibiting_and_anchoring(app):

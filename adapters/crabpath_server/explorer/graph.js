@@ -1,11 +1,11 @@
-// Graph: one document and its edges, page by page; authority, connections, forgetting.
+// Graph: the canvas, and the edges of the document chosen there, page by page; authority, connections, forgetting.
 
 import { get, makeLatest, post, remove, session } from "./api.js";
-import { act, confirmAction, count, dropTitle, formatSigned, formatTime, label, make, makeLink, makeName, makeSelect, makeSkeleton, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
-import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
+import { Canvas } from "./canvas.js";
+import { act, confirmAction, count, dropTitle, formatSigned, formatTime, label, make, makeButton, makeLink, makeName, makeSelect, makeSkeleton, makeTable, makeTier, say, sayError, shorten } from "./dom.js";
 import { goTo, keepPlace } from "./place.js";
 
-const PAGE = 50;
+const PAGE = 20;
 const WALKED = ["sibling", "link", "linked_by", "mention", "mentioned_by", "shared_term", "similar", "co_used", "inhibits", "taught"];
 const TYPED = ["temporal", "same_action", "caused_success", "caused_failure", "irrelevant", "region_transition", "granger_causal"];
 const TIERS = ["reflex", "habitual", "dormant", "inhibitory"];
@@ -21,10 +21,16 @@ export function makeGraph(section) {
   const filters = make("form", { class: "line options", "aria-label": "Filters", submit: turnBack },
     label("Edges", direction), label("Kind", kind), label("Tier", tier), label("Weight at least", least));
   const place = make("div", { class: "panel" });
-  let drawing = null;
+  const canvas = new Canvas((id) => goTo("graph", id), () => {
+    clear();
+    canvas.clear();
+    goTo("graph");
+    return begin();
+  });
   let page = null;
   let node = "";
   let offset = 0;
+  let isFresh = false; // whether the last walk was read since this view was opened
   const latestPage = makeLatest();
   const latestResults = makeLatest();
   const latestTargets = makeLatest();
@@ -55,63 +61,43 @@ export function makeGraph(section) {
     ]));
     if (!found) return;
     page = found[0];
+    const left = canvas.add(page);
     show(found[1]);
-  }
-
-  function stop() {
-    drawing?.stop();
-    drawing = null;
+    if (left) say(`${count(left, "document")} of this page are not drawn: the canvas is full. Begin with one of them from the table.`);
   }
 
   const otherEnd = (edge) => (edge.source === page.node.id ? edge.target : edge.source);
 
   function clear() {
     latestPage();
-    stop();
     node = "";
     place.replaceChildren();
   }
 
-  function compose(width) {
-    const rows = Math.max(1, page.edges.length);
-    const seen = new Map();
-    const edges = [];
-    const nodes = [{ id: page.node.id, x: 16, y: heightOf(rows) / 2, text: width > 700 ? shorten(nameOf(page.node), 28) : "", size: 10, colour: "seed", strong: true }];
-    const first = Math.min(250, width * 0.18);
-    for (const edge of page.edges) {
-      const other = otherEnd(edge);
-      const style = { colour: `tier-${edge.tier}`, size: WIDTHS[edge.tier], source: edge.source, target: edge.target };
-      if (seen.has(other)) {
-        edges.push({ ...style, shape: "curve" });
-        continue;
-      }
-      seen.set(other, true);
-      const reach = Math.min(260, width * 0.2) * (1 - Math.abs(edge.weight));
-      nodes.push({
-        id: other, x: first + reach, y: middleOf(nodes.length - 1), text: edge.title || other, tag: `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier}`,
-        size: 6, colour: `tier-${edge.tier}`, shape: edge.tier === "dormant" || edge.tier === "inhibitory" ? "ring" : "disc",
-      });
-      edges.push({ ...style, shape: edge.tier === "dormant" ? "line" : "arrow" });
-    }
-    return { height: heightOf(nodes.length - 1), nodes, edges };
+  /** The last walk on the canvas; without one, documents to choose from. */
+  async function begin(id) {
+    isFresh = true;
+    await canvas.read(id);
+    if (!id && canvas.element.hidden && !results.firstChild) await search();
   }
 
   const nameOf = (found) => found.title || found.id;
 
   function show(text) {
-    stop();
-    drawing = new Drawing(`Edges of ${nameOf(page.node)}: the table below says the same.`, compose, (id) => goTo("graph", id));
     const history = make("div", { class: "history" });
     const last = offset + page.edges.length;
-    const step = (name, to, possible) => possible && make("button", { type: "button", class: "quiet", click: act(async () => { offset = to; await read(); }) }, name);
+    const step = (name, to, possible) => possible && makeButton(name, async () => {
+      offset = to;
+      await read();
+      place.querySelector(".pages button:last-child")?.focus();
+    });
     place.replaceChildren(
       make("h2", {}, makeName(nameOf(page.node), { class: "whole" })),
+      make("p", { class: "line pages" }, page.edges.length ? `Edges ${offset + 1} to ${last} of ${page.total.toLocaleString("en")}, strongest first` : "No edge passes these filters.",
+        step("Stronger", Math.max(0, offset - PAGE), offset > 0), step("More", page.next_offset, page.next_offset != null)),
       make("p", { class: "dim" }, makeName([page.node.id, page.node.source !== page.node.id && (page.node.source || "note"), `authority ${page.node.authority}`].filter(Boolean).join(", "), { class: "whole" })),
       text ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "text", dir: "auto", tabindex: 0 }, text.text)) : "",
       filters,
-      make("p", { class: "line pages" }, `Edges ${page.total ? offset + 1 : 0} to ${last} of ${page.total.toLocaleString("en")}, strongest first`,
-        step("Stronger", Math.max(0, offset - PAGE), offset > 0), step("Weaker", page.next_offset, page.next_offset != null)),
-      page.edges.length ? drawing.place : make("p", { class: "dim" }, "No edge passes these filters."),
       history,
       makeTable("Edges", ["Document", "Kind", "Tier", "Weight", "From text", "Do"], page.edges.map((edge) => [
         makeLink(otherEnd(edge), edge.title),
@@ -119,15 +105,13 @@ export function makeGraph(section) {
       ]), { class: "edges" }),
       session.may("write") ? makeTools() : "",
     );
-    drawing.start();
   }
 
   function makeActions(edge, history) {
-    const button = (name, action) => make("button", { type: "button", class: "quiet", click: act(action) }, name);
     return make("span", { class: "actions" },
-      button("Who moved it", () => showHistory(edge, history)),
-      session.may("write") && edge.kind !== "inhibits" && button("Inhibit", () => setEdge(edge.source, edge.target, -0.5)),
-      session.may("write") && ["inhibits", "taught", ...TYPED].includes(edge.kind) && button("Remove", () => setEdge(edge.source, edge.target, 0, edge.kind)),
+      makeButton("Who moved it", () => showHistory(edge, history)),
+      session.may("write") && edge.kind !== "inhibits" && makeButton("Inhibit", () => setEdge(edge, -0.5)),
+      session.may("write") && ["inhibits", "taught", ...TYPED].includes(edge.kind) && makeButton("Remove", () => setEdge(edge, 0, edge.kind)),
     );
   }
 
@@ -139,21 +123,23 @@ export function makeGraph(section) {
       `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", "Do"],
       changes.map((change) => [
         formatTime(change.at), makeName(change.user ?? change.feedback_id), change.before, change.after, formatSigned(change.after - change.before),
-        session.may("feedback") && make("button", { type: "button", class: "quiet", click: act(() => undo(change.feedback_id)) }, "Undo"),
+        session.may("feedback") && makeButton("Undo", () => undo(change.feedback_id, edge)),
       ]),
     ));
     history.scrollIntoView({ block: "nearest" });
     say(`${changes.length} changes.`);
   }
 
-  async function undo(id) {
+  async function undo(id, edge) {
     const receipt = await post("undo", { feedback_id: id });
+    canvas.remove(edge);
     await read();
     say(`Undone: ${receipt.status}.`);
   }
 
-  async function setEdge(source, target, weight, name) {
-    const receipt = await post("graph/edges", { source, target, weight, kind: name ?? null });
+  async function setEdge(edge, weight, name = null) {
+    const receipt = await post("graph/edges", { source: edge.source, target: edge.target, weight, kind: name });
+    canvas.remove(edge);
     await read();
     say(receipt.status === "applied" ? "The edge was set." : `The edge was not set: ${receipt.note ?? receipt.status}`, receipt.status !== "applied");
   }
@@ -179,11 +165,12 @@ export function makeGraph(section) {
     });
     const weight = make("input", { name: "weight", type: "number", min: -1, max: 1, step: 0.05, value: 0.6 });
     const edgeKind = makeSelect("edge_kind", [["", "taught, or inhibits below 0"], ...TYPED]);
-    const connect = act(async () => setEdge(node, target.value.trim(), weight.valueAsNumber, edgeKind.value || null));
+    const connect = act(async () => setEdge({ source: node, target: target.value.trim() }, weight.valueAsNumber, edgeKind.value || null));
     const forget = act(async () => {
       if (!(await confirmAction(`Forget ${nameOf(page.node)}, its text and all its edges, in every namespace? This cannot be undone.`, "Forget"))) return;
       const { deleted } = await remove(`documents/${encodeURIComponent(node)}`);
       clear();
+      canvas.clear();
       goTo("graph");
       say(`${count(deleted, "chunk")} forgotten.`);
     });
@@ -194,27 +181,37 @@ export function makeGraph(section) {
     );
   }
 
-  section.append(make("form", { class: "line", submit: act(async () => say(`${count(await search(), "document")} found.`)), role: "search" }, words, make("button", {}, "Find")), results, place);
+  section.append(make("form", { class: "line", submit: act(async () => say(`${count(await search(), "document")} found.`)), role: "search" }, words, make("button", {}, "Find")), results, canvas.element, place);
 
   return {
     async show(id, options) {
+      canvas.drawing.start();
       if (!id) {
         clear();
-        if (!results.firstChild) await search();
+        await begin();
         return;
       }
-      if (id !== node) place.replaceChildren(makeSkeleton(8));
+      results.replaceChildren();
+      if (!canvas.has(id)) {
+        canvas.clear();
+        isFresh = false;
+      }
+      if (!place.firstChild) place.replaceChildren(makeSkeleton(8));
       node = id;
       offset = Math.max(0, Number(options.get("offset")) || 0);
       kind.value = options.get("kind") ?? "";
       tier.value = options.get("tier") ?? "";
       direction.value = options.get("direction") ?? "out";
       least.value = options.get("min_weight") ?? 0;
-      await read();
+      await Promise.all([read(), isFresh || begin(id)]);
     },
-    hide: stop,
+    hide() {
+      isFresh = false;
+      canvas.drawing.stop();
+    },
     reset() {
       clear();
+      canvas.clear();
       latestResults();
       results.replaceChildren();
     },

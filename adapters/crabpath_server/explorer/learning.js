@@ -1,7 +1,7 @@
 // Learning: what it gained, its latest lessons and by whom, documents that are never right, health.
 
 import { get, makeLatest, post, session } from "./api.js";
-import { act, confirmAction, count, formatNumber, formatTime, make, makeButton, makeLink, makeName, makeSkeleton, makeSvg, makeTable, makeTier, say, shorten } from "./dom.js";
+import { confirmAction, count, formatNumber, formatTime, make, makeButton, makeLink, makeName, makeSkeleton, makeSvg, makeTable, makeTier, say, shorten } from "./dom.js";
 import { linkTo } from "./place.js";
 import { nameGiver } from "./reasons.js";
 
@@ -82,7 +82,7 @@ function drawTiers(tiers) {
       return TIERS.map((tier) => {
         const share = (measured.edges[tier] ?? 0) / total;
         const bar = makeSvg("rect", {
-          x: LEFT + 4 + (place * (WIDTH - LEFT - 8)) / tiers.length, y: rise(below + share), width: Math.max(1, wide), height: rise(below) - rise(below + share), class: `bar fill-${tier}`,
+          x: LEFT + 4 + (place * (WIDTH - LEFT - 8)) / tiers.length, y: rise(below + share), width: Math.max(1, wide), height: rise(below) - rise(below + share), class: `bar tier-${tier}`,
         }, makeSvg("title", {}, `turn ${measured.turn}: ${measured.edges[tier] ?? 0} ${tier}`));
         below += share;
         return bar;
@@ -194,20 +194,19 @@ export function makeLearning(section) {
     ));
   }
 
-  const check = act(async () => {
+  const check = async () => {
     say("Looking …");
     showPlan(await get("maintenance"));
     say("Nothing was changed.");
-  });
-  const run = act(async () => {
+  };
+  const run = async () => {
     if (!(await confirmAction("Run maintenance in all namespaces now? Weights that have faded are dropped, old records are compacted.", "Run"))) return;
     say("Maintenance runs …");
     showPlan(await post("maintenance", {}));
     await read();
     say("Maintenance is done.");
-  });
-  const upkeep = make("section", { class: "card" }, make("h2", {}, "Maintenance"),
-    make("p", { class: "line" }, make("button", { type: "button", class: "quiet", click: check }, "What would it do?"), make("button", { type: "button", click: run }, "Run it")), plan);
+  };
+  const upkeep = make("section", { class: "card" }, make("h2", {}, "Maintenance"), make("p", { class: "line" }, makeButton("What would it do?", check), makeButton("Run it", run)), plan);
   section.append(gain, shadow, lessons, place, upkeep);
 
   return {

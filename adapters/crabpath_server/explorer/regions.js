@@ -1,15 +1,11 @@
 // Regions: where the documents lie, and which kind of step succeeds where.
 
 import { get, makeLatest } from "./api.js";
-import { formatNumber, label, make, makeLink, makeName, makeSkeleton, makeTable, sayError, shorten } from "./dom.js";
-import { Drawing } from "./drawing.js";
+import { count, formatNumber, label, make, makeLink, makeName, makeSkeleton, makeTable, sayError } from "./dom.js";
+import { Drawing, explainShares, rateShare } from "./drawing.js";
 import { goTo } from "./place.js";
 
-const HEIGHT = 420;
-const NAME = 26; // longest name on the map, in characters
-
-/** Success as a class of colour, and as a word. */
-const judge = (quality) => (quality == null ? "dim" : quality >= 0.6 ? "good" : quality <= 0.4 ? "bad" : "mixed");
+const COVERED = 0.5; // of the map
 
 export function makeRegions(section) {
   const level = make("select", { name: "level" });
@@ -23,28 +19,38 @@ export function makeRegions(section) {
     drawing = null;
   }
 
+  /** Areas are by documents; what is similar is near, as far as no region covers another. */
   function compose(width) {
-    const spread = (name) => {
-      const values = regions.map((region) => region[name]);
-      const low = Math.min(...values);
-      return [low, Math.max(...values) - low || 1];
+    const height = width > 700 ? 520 : 620;
+    const rank = (name) => {
+      const sorted = regions.map((region) => region[name]).sort((a, b) => a - b);
+      return (region) => (sorted.indexOf(region[name]) + 0.5) / sorted.length; // a few far ones would leave the map empty
     };
-    const [left, wide] = spread("x");
-    const [low, high] = spread("y");
-    const largest = Math.max(...regions.map((region) => region.size), 1);
-    const room = Math.min(180, width * 0.3); // for names at the right
-    const nodes = byUse().map((region) => ({
-      id: region.region, x: 24 + ((region.x - left) / wide) * (width - 24 - room), y: 24 + ((region.y - low) / high) * (HEIGHT - 48),
-      text: shorten(region.title || region.region, NAME), tag: region.quality == null ? "" : `${Math.round(region.quality * 100)}%`,
-      size: 4 + 12 * Math.sqrt(region.size / largest), colour: judge(region.quality), shape: region.quality == null ? "ring" : "disc",
-    }));
-    const named = []; // where there is room for a name, the most used first
-    for (const node of nodes) {
-      const near = (other) => Math.abs(node.y - other.y) < 18 && node.x - other.x < NAME * 7 && other.x - node.x < NAME * 7;
-      if (named.some(near)) node.text = node.tag = "";
-      else named.push(node);
+    const [across, down] = [rank("x"), rank("y")];
+    const unit = Math.sqrt((width * height * COVERED) / Math.PI / regions.reduce((sum, region) => sum + Math.max(1, region.size), 0));
+    const nodes = byUse().map((region) => {
+      const size = unit * Math.sqrt(Math.max(1, region.size));
+      const share = region.quality == null ? "" : `${Math.round(region.quality * 100)}%`;
+      return {
+        id: region.region, text: nameOf(region), size, colour: `${rateShare(region.quality)} region`, ring: region.quality == null,
+        x: size + across(region) * (width - 2 * size), y: size + down(region) * (height - 2 * size),
+        words: region.words.length ? region.words : [nameOf(region)], last: share, more: [count(region.size, "document"), share && `success ${share}`].filter(Boolean).join(", "),
+      };
+    });
+    for (let round = 0; round < 150; round += 1) {
+      for (const [number, one] of nodes.entries()) {
+        for (const other of nodes.slice(number + 1)) {
+          const [x, y] = [other.x - one.x || 0.1, other.y - one.y];
+          const short = (one.size + other.size + 4) / Math.hypot(x, y) - 1;
+          if (short <= 0) continue;
+          for (const [node, sign] of [[one, -0.5], [other, 0.5]]) {
+            node.x = Math.min(width - node.size, Math.max(node.size, node.x + sign * x * short));
+            node.y = Math.min(height - node.size, Math.max(node.size, node.y + sign * y * short));
+          }
+        }
+      }
     }
-    return { height: HEIGHT, bare: true, nodes, edges: [] };
+    return { height, nodes, edges: [] };
   }
 
   async function read(parameters) {
@@ -58,14 +64,15 @@ export function makeRegions(section) {
       place.replaceChildren(make("p", { class: "dim" }, "This memory is too small for regions."));
       return;
     }
-    drawing = new Drawing("Map of the regions: the table below says the same.", compose, (id) => goTo("graph", id));
+    drawing = new Drawing("Map of the regions: the table below says the same.", compose, { onNode: (id) => goTo("graph", id), isMap: true });
     place.replaceChildren(
-      make("p", { class: "dim" }, `${regions.length} regions; near each other what is similar. ● size by documents, with the share of successes where something was learned; ○ nothing learned yet.`),
-      drawing.place,
-      makeTable("Regions", ["Region", "Documents", "Visits", "Success", "Success by kind of step", "Leads to"],
+      make("p", { class: "dim" }, `${regions.length} regions, named by the words that tell them from the others. Similar ones are near each other; their area says how many documents they have.`),
+      make("section", { class: "card", "aria-label": "Map" },
+        make("div", { class: "line legend" }, "Share of successes: ", explainShares("nothing learned yet"), drawing.zoom), drawing.place),
+      makeTable("Regions", ["Region", "Middle", "Documents", "Visits", "Success", "Success by kind of step", "Leads to"],
         byUse().map((region) => [
-          makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
-          region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
+          makeName(nameOf(region), { class: "name strong" }), makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
+          region.quality == null ? "" : make("span", { class: rateShare(region.quality) }, region.quality.toFixed(2)),
           region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
           region.next_regions.length > 0 && make("ul", { class: "plain" }, region.next_regions.slice(0, 2).map((next) => make("li", {}, makeName(titleOf(next.region), { class: "name whole" }), ` ${Math.round(next.share * 100)}%`))) || "",
         ])),
@@ -74,7 +81,8 @@ export function makeRegions(section) {
   }
 
   const byUse = () => [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size);
-  const titleOf = (id) => shorten(regions.find((region) => region.region === id)?.title || id, 24);
+  const nameOf = (region) => region.words.join(", ") || region.title || region.region;
+  const titleOf = (id) => nameOf(regions.find((region) => region.region === id) ?? { words: [], region: id });
 
   level.addEventListener("change", () => read({ level: level.value }).catch(sayError));
   section.append(make("form", { class: "line", submit: (event) => event.preventDefault() }, label("Level", level)), place);

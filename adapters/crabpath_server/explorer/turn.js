@@ -78,7 +78,7 @@ export class TurnPanel {
     this.texts = found.texts;
     this.precedents = found.precedents;
     this.titles = found.titles;
-    this.walk = new Walk(turn, (node) => this.nameOf(node));
+    this.walk = new Walk(turn, (node) => this.nameOf(node), (node) => this.point(node));
     this.change = make("section", { class: "change", "aria-label": "What changed", "aria-live": "polite", hidden: true });
     this.learned = make("div", { class: "learned" });
     this.buttons = {
@@ -99,6 +99,12 @@ export class TurnPanel {
       this.walk.decisions,
     );
     this.showVerdicts(found);
+  }
+
+  /** Light a document and its path in the walk; null: nothing is pointed at. */
+  point(id) {
+    this.walk?.light(id, this.cards.find((card) => card.id === id)?.path);
+    for (const card of this.cards) card.element.classList.toggle("lit", card.id === id);
   }
 
   makeCard(found, place) {
@@ -122,7 +128,7 @@ export class TurnPanel {
     correction.append(words, make("button", {}, "Teach this"));
     const whole = bare.length > SNIPPET;
     const element = make(
-      "li", { class: "card", "data-id": found.id },
+      "li", { class: "card", "data-id": found.id, mouseenter: () => this.point(found.id), mouseleave: () => this.point(null), focusin: (event) => event.target.matches(":focus-visible") && this.point(found.id), focusout: () => this.point(null) },
       make("div", { class: "document" },
         make("span", { class: "place", "aria-hidden": "true" }, String(place + 1)),
         makeLink(found.id, title, { class: "title" }),
@@ -135,7 +141,7 @@ export class TurnPanel {
         make("details", { class: "why" }, make("summary", {}, "Why here?"), this.makeReasons(found))),
       correction,
     );
-    return { element, marks, id: found.id, correction, toggle };
+    return { element, marks, id: found.id, path: found.path, correction, toggle };
   }
 
   /** The passage of a text with most words of the question. */

@@ -1,7 +1,7 @@
 // Turns: what was asked, as a list of traces; each opens with its verdicts, and two are compared.
 
 import { get, makeLatest } from "./api.js";
-import { act, formatNumber, formatTime, label, make, makeName, makeSelect, makeSkeleton, makeTable, sayError } from "./dom.js";
+import { formatNumber, formatTime, label, make, makeButton, makeName, makeSelect, makeSkeleton, makeTable, sayError } from "./dom.js";
 import { goTo, keepPlace, linkTo } from "./place.js";
 import { nameGiver } from "./reasons.js";
 import { sumTimes, TurnPanel } from "./turn.js";
@@ -19,7 +19,7 @@ export function makeTurns(section) {
   const table = make("table", { role: "table", class: "turns", "aria-label": "Turns, newest first" },
     make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, HEADS.map((head) => make("th", { role: "columnheader", scope: "col" }, head)))), body);
   const none = make("p", { class: "dim none" });
-  const older = make("button", { type: "button", class: "quiet", click: act(readOlder) }, "Older");
+  const older = makeButton("Older", readOlder);
   const back = make("p", { class: "back" });
   const compared = make("div", { class: "comparison" });
   const panel = new TurnPanel(make("div", { class: "panel" }), () => readNew());

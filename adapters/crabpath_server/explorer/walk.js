@@ -1,6 +1,6 @@
 // The walk of a turn: seeds at the left, each hop further to the right, one decision after another.
 
-import { formatNumber, label, make, makeName, makeTable, makeTier, shorten } from "./dom.js";
+import { formatNumber, label, make, makeButton, makeName, makeTable, makeTier, shorten } from "./dom.js";
 import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
 import { goTo } from "./place.js";
 
@@ -30,14 +30,16 @@ const describeEdge = (edge) =>
 
 /** The drawing with its steps, and a table of all decisions. */
 export class Walk {
-  constructor(turn, nameOf) {
+  /** `onPoint` gets the id of the node that is pointed at, or null. */
+  constructor(turn, nameOf, onPoint) {
     this.turn = turn;
     this.steps = readWalk(turn);
     this.nameOf = nameOf;
     this.ranks = new Map(turn.returned.map((item, place) => [item.node, place + 1]));
     this.at = this.steps.length + 1; // 0: seeds; n: until decision n; one more: the answer
     this.all = false;
-    this.drawing = new Drawing("The walk: the table of decisions below says the same.", (width) => this.compose(width), (id) => goTo("graph", id));
+    this.leads = new Map();
+    this.drawing = new Drawing("The walk: the table of decisions below says the same.", (width) => this.compose(width), { onNode: (id) => goTo("graph", id), onPoint });
     this.element = this.build();
     this.decisions = make("details", {}, make("summary", {}, `Decisions of the walk (${this.steps.length})`), this.tabulate());
     this.describe();
@@ -51,13 +53,21 @@ export class Walk {
     this.drawing.stop();
   }
 
+  /** Light the path to a node as it is drawn, and the one by which a document was found; null: all. */
+  light(id, found = []) {
+    const path = new Set();
+    for (let at = id; at && !path.has(at); at = this.leads.get(at)?.source) path.add(at);
+    for (const edge of found) path.add(edge.source).add(edge.target);
+    this.drawing.light(id && path);
+  }
+
   build() {
     this.note = make("p", { class: "step-note", "aria-live": "polite" });
     this.slider = make("input", {
       type: "range", min: 0, max: this.steps.length + 1, value: this.at, "aria-label": "Step of the walk",
       input: () => this.goTo(Number(this.slider.value)),
     });
-    const button = (name, text, to) => make("button", { type: "button", class: "quiet", "aria-label": name, title: name, click: () => this.goTo(to()) }, text);
+    const button = (name, text, to) => makeButton(text, () => this.goTo(to()), { "aria-label": name, title: name });
     const all = make("input", { type: "checkbox", change: (event) => { this.all = event.target.checked; this.drawing.draw(); } });
     return make(
       "section", { class: "walk", "aria-label": "Walk" },
@@ -109,7 +119,7 @@ export class Walk {
     const shown = this.steps.slice(0, Math.min(this.at, this.steps.length));
     const children = new Map();
     const depth = new Map(this.turn.seeds.map((seed) => [seed.node, 0]));
-    const lead = new Map(); // the edge by which a node is drawn
+    const lead = (this.leads = new Map()); // the edge by which a node is drawn
     const extra = [];
     const known = new Set(depth.keys());
     const add = (edge, hop) => {
@@ -149,14 +159,14 @@ export class Walk {
         id, x: 14 + depth.get(id) * column, y: middleOf(row), text: mark + this.nameOf(id),
         tag: edge ? describeEdge(edge) : "", size: id === now ? 9 : visited ? 6.5 : 5,
         colour: state === "seed" ? "seed" : visited ? `tier-${edge.tier}` : state === "inhibited" ? "tier-inhibitory" : "dim",
-        tagColour: edge ? `tier-${edge.tier}` : "dim", shape: visited ? "disc" : "ring", strong: Boolean(place) || id === now,
+        tagColour: edge ? `tier-${edge.tier}` : "dim", ring: !visited, strong: Boolean(place) || id === now,
       };
     });
     const line = (edge, isExtra) => ({
       source: edge.source, target: edge.target,
       colour: edge.state === "followed" ? `tier-${edge.tier}` : edge.state === "inhibited" ? "tier-inhibitory" : "faint",
       size: edge.state === "followed" ? WIDTHS[edge.tier] : edge.state === "inhibited" ? 2 : 1,
-      shape: isExtra ? "curve" : edge.state === "followed" ? "arrow" : "line",
+      shape: isExtra ? "curve" : "tree",
     });
     const extras = extra.filter((edge) => edge.state === "followed" || edge.state === "inhibited");
     return { height: heightOf(order.length), nodes, edges: [...[...lead.values()].map((e) => line(e, false)), ...extras.map((e) => line(e, true))] };

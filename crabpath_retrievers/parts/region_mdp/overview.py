@@ -1,5 +1,6 @@
 """Summary and map of the regions of a namespace: visits, success, actions and next regions."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.changes import TransitionCount
+from crabpath_retrievers.core.language import is_frequent
+from crabpath_retrievers.core.text import fold_plural, split_words
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.parts.operation.maintenance.health import HealthQueries
 from crabpath_retrievers.parts.region_mdp.mdp import ActionScore, find_whole, score_actions
@@ -53,6 +56,7 @@ class PlacedRegion(NamedTuple):
         quality: P(success) of these, in (0, 1); None where nothing was done.
         actions: Success by action, best first.
         next_regions: Next regions, likeliest first; the shares include steps that ended there.
+        words: At most three words that tell it from other regions, the most telling first.
     """
 
     region: str
@@ -64,6 +68,7 @@ class PlacedRegion(NamedTuple):
     quality: float | None
     actions: tuple[ActionScore, ...]
     next_regions: tuple[NextRegion, ...]
+    words: tuple[str, ...]
 
 
 class RegionMap(NamedTuple):
@@ -191,6 +196,9 @@ def _score_all(
 
 
 _MOST_SAMPLED = 10_000  # chunks whose regions are counted
+_MOST_READ = 2_000  # of these, chunks whose words are read
+_BEGINNING = 300  # characters that are read of a text
+_WORDS = 3  # of a region
 
 
 def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionMap:
@@ -210,7 +218,8 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
     steps = models.store.regions.get_all_transitions(namespace, hubs.level)
     arrivals = _count_arrivals(steps, ANY_TASK)
     next_regions = _list_next_regions(steps, ANY_TASK, hubs)
-    sizes, visited = _estimate_sizes(models, hubs), set(mdp.visited_regions)
+    sizes, words = _read_regions(models, hubs)
+    visited = set(mdp.visited_regions)
     placed = [
         PlacedRegion(
             region,
@@ -222,6 +231,7 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
             mdp.region_quality(region) if region in visited else None,
             tuple(mdp.best_action(region)) if region in visited else (),
             tuple(next_regions.get(key, ())),
+            words.get(key, ()),
         )
         for key, region, title, (x, y) in zip(
             hubs.keys, hubs.ids, hubs.titles, project_hubs(hubs).tolist(), strict=True
@@ -230,19 +240,51 @@ def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionM
     return RegionMap(hubs.level, models.regions.levels(), tuple(placed))
 
 
-def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
-    """Estimate the number of chunks of each region, by key of its hub.
+def _read_regions(
+    models: RegionModels, hubs: Hubs
+) -> tuple[dict[int, int], dict[int, tuple[str, ...]]]:
+    """Estimate the number of chunks of each region, and find its words, by key of its hub.
 
-    In a large corpus this is from a sample.
+    In a large corpus both are from a sample.
     """
     health = HealthQueries(models.store)
-    vectors = models.store.regions.get_vectors(health.sample(_MOST_SAMPLED))
-    if not vectors:
-        return {}
+    found = models.store.regions.get_beginnings(health.sample(_MOST_SAMPLED), _BEGINNING)
+    if not found:
+        return {}, {}
     total, _ = health.corpus()
-    scale = max(1.0, total / len(vectors))
-    counts = Counter(hubs.nearest(np.stack(vectors)))
-    return {key: round(count * scale) for key, count in counts.items()}
+    scale = max(1.0, total / len(found))
+    nearest = hubs.nearest(np.stack([vector for vector, _, _ in found]))
+    step = -(-len(found) // _MOST_READ)
+    texts = [f"{title} {text}" for _, title, text in found[::step]]
+    sizes = {key: round(count * scale) for key, count in Counter(nearest).items()}
+    return sizes, find_telling_words(texts, nearest[::step])
+
+
+def find_telling_words(texts: Sequence[str], groups: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Find the words that tell each group of texts from the others, by tf-idf of groups.
+
+    A word weighs the number of texts of the group that have it, times the nats by which few groups
+    have it. Words of all groups, of one letter and frequent ones of a language tell nothing. Words
+    are written as most texts write them.
+    """
+    texts_with: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    forms: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for text, group in zip(texts, groups, strict=True):
+        surfaces = {
+            fold_plural(word.token): text[word.start : word.end]
+            for word in split_words(text)
+            if word.end - word.start > 1 and word.token.isalpha() and not is_frequent(word.token)
+        }
+        texts_with[group].update(surfaces.keys())
+        for token, surface in surfaces.items():
+            forms[token][surface] += 1
+    groups_with = Counter(token for tokens in texts_with.values() for token in tokens)
+    telling = {}
+    for group, counts in texts_with.items():
+        nats = {t: n * math.log(len(texts_with) / groups_with[t]) for t, n in counts.items()}
+        best = sorted(filter(nats.get, nats), key=lambda token: (-nats[token], token))[:_WORDS]
+        telling[group] = tuple(forms[token].most_common(1)[0][0] for token in best)
+    return telling
 
 
 _AXES = 2

@@ -112,6 +112,8 @@ def page_edges(
     facts = TypedQueries(scope.store).describe_nodes(
         {key, *(edge.key for edge in page)}, scope.clock.key
     )
+    if key not in facts:  # it was removed meanwhile, or replaced
+        return page_edges(scope, node, kinds, weights, direction, place, tiers)
     edges = []
     for edge in page:
         if edge.key in facts:  # else it was removed meanwhile

@@ -20,6 +20,7 @@ from crabpath_retrievers.core.records import (
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
+    contents,
     episodes,
     feedback,
     feedback_effects,
@@ -606,10 +607,17 @@ class RegionQueries(Queries):
         rows = self._rows(query.order_by(nodes.c.key.desc()).limit(most))
         return _decode_nodes(rows[::-1])
 
-    def get_vectors(self, keys: Sequence[int]) -> list[Vector]:
-        """Unit vectors, shape ``[d]``, half precision, of the nodes with these keys."""
-        rows = self._rows_in(sa.select(nodes.c.embedding), nodes.c.key, keys)
-        return [decode_vector(data) for (data,) in rows]
+    def get_beginnings(self, keys: Sequence[int], length: int) -> list[tuple[Vector, str, str]]:
+        """Unit vectors, shape ``[d]``, half precision, titles, and the first characters of texts.
+
+        They are of the nodes with these keys.
+        """
+        query = sa.select(
+            nodes.c.embedding, nodes.c.title, sa.func.substr(contents.c.content, 1, length)
+        )
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        rows = self._rows_in(query, nodes.c.key, keys)
+        return [(decode_vector(data), title, text) for data, title, text in rows]
 
     def get_transitions(
         self, namespace: int, places: Sequence[tuple[int, int]]

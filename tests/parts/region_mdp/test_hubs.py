@@ -90,6 +90,35 @@ def test_a_new_hub_takes_over_what_is_nearer_to_it_and_hands_it_back(memory):
     assert memory.regions.assignments() == before
 
 
+class ByTopic(DeterministicFakeEmbedding):
+    """Texts about ships lie on one side, all others on the other."""
+
+    def embed_query(self, text):
+        return [50.0 if "ship" in text.lower() else -50.0, *super().embed_query(text)]
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+
+@pytest.mark.both_databases
+def test_words_tell_a_region_from_the_others(location):
+    """As they are written; not those that all regions have, nor frequent ones."""
+    topics = ("The Ships of harbour {}", "An apple of harbour {}")
+    embeddings = ByTopic(size=15)
+    vectors = InMemoryVectorStore(embeddings)
+    with CrabPath.open(location, embeddings=embeddings, vectors=vectors) as memory:
+        memory.add_documents(
+            [Document(topics[i % 2].format(i), id=node) for i, node in enumerate(TEXTS)]
+        )
+        regions = [one for one in memory.regions.map().regions if one.size]
+        assert len(regions) > 2
+        for region in regions:
+            (word,) = region.words[:1]
+            about = memory.get_by_ids([region.region])[0].page_content
+            assert word == ("Ships" if "Ships" in about else "apple")
+            assert not {"harbour", "The", "of"} & set(region.words)
+
+
 def test_a_text_that_changes_moves_its_node(memory):
     node = next(n for n in TEXTS if n not in HUBS)
     hub = next(h for h in HUBS if h != memory.regions.assignments()[node])

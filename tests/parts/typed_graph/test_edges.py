@@ -7,6 +7,8 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
 from markdown_it import MarkdownIt
 
 from crabpath_retrievers import (
@@ -16,7 +18,7 @@ from crabpath_retrievers import (
     MissingExtraError,
     NotFoundError,
 )
-from tests.seams import set_bounds
+from tests.seams import get_engine, set_bounds
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -39,6 +41,28 @@ def test_neighbours_come_strongest_first_whatever_their_sign(graph, join):
     assert ids(graph.neighbors("d1", "temporal")) == ["d5"]
     assert ids(graph.neighbors("d1", SUCCESS, 0.5)) == ["d3"]
     assert ids(graph.neighbors("d1", SUCCESS, direction="in")) == ["d4"]
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_page_of_a_node_that_goes_meanwhile(open_memory, is_replaced):
+    """It is that of the node in its place, or says that there is none."""
+    seen = []
+
+    def change(_connection, _cursor, statement, *_more):
+        if "crabpath_contents.source" in statement and not seen:
+            seen.append(statement)
+            memory.forget(["d1"])
+            if is_replaced:
+                memory.add_documents([Document("other", id="d1")], split=False, progress=None)
+
+    with open_memory() as memory:
+        sa.event.listen(get_engine(memory.store, reads=True), "before_cursor_execute", change)
+        if is_replaced:
+            assert memory.graph.edges("d1").node.id == "d1"
+        else:
+            with pytest.raises(NotFoundError, match="'d1'"):
+                memory.graph.edges("d1")
+        assert seen
 
 
 def test_setting_an_edge_again_gives_it_the_new_weight_and_0_takes_it_away(graph, join):
