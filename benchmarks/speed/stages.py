@@ -51,7 +51,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "keep": ("learning.recorder:Recorder._keep",),
     "credit": ("learning.recorder:assign_feedback",),
     "learn": ("learning.lesson:FeedbackLearner.learn",),
-    "split": ("ingest.chunking:Chunking.nodes",),
+    "split": ("ingest.chunking:Chunking.make_nodes",),
     "index vectors": ("vectors.chroma:ChromaIndex.upsert",),
     "link": ("ingest.linking:Linking.find_edges",),
     "write": ("storage.store:GraphStore.apply", "storage.store:GraphStore.apply_together"),

@@ -393,7 +393,7 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
 
         handler = CrabPathCallbackHandler(retriever)
         chain.invoke(question, {"callbacks": [handler], "run_id": run_id})
-        handler.correct("It was Paris.", run_id=run_id)
+        handler.correct("The capital is Paris.", run_id=run_id)
 
     Works in sync and async chains, where LangChain calls it in threads, and in LangGraph. Safe to
     share between threads. It never breaks a chain: LangChain logs its errors. The

@@ -54,7 +54,8 @@ def test_no_answer_tells_of_ids_elsewhere(memory, host):
         "Ann's note.",
     ]
     with pytest.raises(NotFoundError):
-        memory.undo("note", namespace="ann")
+        memory.undo("note", namespace="eve")
+    assert memory.undo("note", namespace="ann").status == "undone"
     assert memory.undo("feedback", namespace="ann").status == "undone"
 
 

@@ -176,8 +176,8 @@ def judged(row):
 
 SHAPES = [
     ({"data": []}, "input should be a valid array"),
-    ([1, 2], "0: input should be"),
-    ([{**QUESTION, "context": {"title": ["A"]}}], r"0\.context: input should be a valid"),
+    ([1, 2], r"\[0\]: input should be"),
+    ([{**QUESTION, "context": {"title": ["A"]}}], r"\[0\].context: input should be a valid"),
     ([{k: v for k, v in QUESTION.items() if k != "supporting_facts"}], "field required"),
     ("not JSON at all", "invalid JSON"),
     ("", "invalid JSON"),
