@@ -21,10 +21,13 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
-test: $(STAMP)  ## what shows that a checkout works, in a few minutes
-	$(BIN)/pytest $(WORKERS) -m "not slow"
+# Optional parts and the suites for authors of extensions are tested by test-all.
+PARTS_TESTED := $(addprefix --ignore=tests/,lab benchmarks parts server examples test_suites.py vectors/test_index_conformance.py)
 
-test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and both databases everywhere
+test: $(STAMP)  ## what shows that the base of a checkout works, in four minutes
+	$(BIN)/pytest $(WORKERS) -m "not slow" $(PARTS_TESTED)
+
+test-all: $(STAMP)  ## all tests: also of server and laboratory, kills, examples, both databases everywhere
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-pooler: $(STAMP)  ## the tests of PostgreSQL behind PgBouncer, which pools transactions

@@ -12,6 +12,8 @@ from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_the_demo_shows_that_the_graph_finds_more(tmp_path):

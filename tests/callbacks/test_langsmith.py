@@ -18,6 +18,8 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, ServiceError
 from crabpath_retrievers.parts.langsmith import LangSmithPush, PullReport, pull
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 
 

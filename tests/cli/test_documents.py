@@ -29,6 +29,7 @@ def docs(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_day_with_the_command_line(cli, read, refuse, docs, caplog):
     """Each step in JSON, then in tables for people; only what changed is written again."""
     added = read("add", "docs")
@@ -180,6 +181,7 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f\u202e\u2066\r"
 CONTROLS = set(HOSTILE) - set("]0;pwned[2J31m")
 
 
+@pytest.mark.slow
 def test_nothing_gives_orders_to_the_terminal(cli, read, monkeypatch, capsys):
     """Titles, ids, names, questions and messages are shown, their control characters are not."""
     team = f"team{HOSTILE}"

@@ -33,6 +33,7 @@ def test_a_turn_is_named_by_its_option(cli, read):
         assert read("undo", *given)["status"] == "undone"
 
 
+@pytest.mark.slow
 def test_teach_ask_correct_and_forget(cli, read):
     """A note answers its question; a correction comes before what it corrects."""
     question = "May I skip the pipeline?"

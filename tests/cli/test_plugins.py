@@ -11,6 +11,8 @@ import pytest
 
 from crabpath_retrievers import __version__
 
+pytestmark = pytest.mark.slow
+
 ADD = """
 def register(app):
     @app.command("{name}")

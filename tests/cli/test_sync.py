@@ -17,6 +17,7 @@ def docs(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_plan_sync_and_no_op(cli, read, docs):
     """A first sync adds; later ones do what their plan told, and then there is nothing left."""
     first = read("sync", "docs")

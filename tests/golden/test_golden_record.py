@@ -21,7 +21,10 @@ from crabpath_retrievers.vectors import embedder
 
 RECORD = Path(__file__).with_name("record.json")
 K = 5
-pytestmark = pytest.mark.timeout(900)  # minutes of computation on a busy machine
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # minutes of computation on a busy machine
+]
 TOLERANCE = 1e-4
 
 

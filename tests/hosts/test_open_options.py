@@ -126,6 +126,7 @@ def test_every_constructor_is_compared():
     assert found == CONSTRUCTORS.keys()
 
 
+@pytest.mark.slow
 def test_no_memory_is_opened_elsewhere():
     """A server is given one that is open; a host that opens one is to be compared here."""
     folders = (ROOT / "crabpath_retrievers", ROOT / "adapters")

@@ -26,6 +26,8 @@ from crabpath_retrievers.ingest.parts import (
 )
 from tests.seams import set_bounds
 
+pytestmark = pytest.mark.slow
+
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = make_linked_corpus(240)
 FIRST_WORDS = DOCUMENTS[0].page_content[:20]

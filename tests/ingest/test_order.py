@@ -15,6 +15,8 @@ from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.storage.schema import contents, edges
 from tests.seams import set_bounds
 
+pytestmark = pytest.mark.slow
+
 PASSAGES = read_passages(150)
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))[:8]
 QUESTIONS = read_questions(12)

@@ -453,6 +453,7 @@ def test_a_correction_is_first_where_its_question_is_asked_again(memory, host):
     assert host.found()[0] == "a"
 
 
+@pytest.mark.slow
 def test_a_correction_takes_nothing_from_documents_that_it_does_not_blame():
     """They stay among the k documents, since the note counts for nothing in their ranking."""
     questions = read_questions(3)

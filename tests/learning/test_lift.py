@@ -13,6 +13,8 @@ from crabpath_retrievers import CrabPath, InvalidInputError, Settings
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import LearningSettings
 
+pytestmark = pytest.mark.slow
+
 TOPICS = (
     *("apples", "bridges", "candles", "deserts", "engines", "forests", "glaciers", "harbours"),
     *("islands", "jewels", "kettles", "lanterns", "mirrors", "nettles", "orchards", "parrots"),

@@ -179,6 +179,7 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
 
 
 @pytest.mark.parametrize("apply", ["inline", "background"])
+@pytest.mark.slow
 def test_many_records_from_eight_threads(open_memory, host_of, apply):
     """On two memories of one store: none is lost or applied twice, what they count adds up."""
     with open_memory(apply=apply) as memory, open_memory(apply=apply) as other:

@@ -59,6 +59,7 @@ def learn(memory, namespace, given):
 
 @QUICK
 @given(feedbacks=FEEDBACKS)
+@pytest.mark.slow
 def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same, feedbacks):
     """Weights, counts, usage, episodes, ranker, baseline and decay, after each one.
 

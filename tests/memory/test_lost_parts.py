@@ -33,6 +33,8 @@ from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
 from tests.seams import set_bounds
 
+pytestmark = pytest.mark.slow
+
 PLAIN = DeterministicFakeEmbedding(size=16)
 
 

@@ -14,6 +14,8 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever, examine, migrate
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from tests.seams import stop_after
 
+pytestmark = pytest.mark.slow
+
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
 import sys

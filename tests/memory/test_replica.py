@@ -27,7 +27,10 @@ PAGES = [
     for n in range(30)
 ]
 ZEBRA = Document("A zebra has stripes.", id="zebra", metadata={"title": "Zebra"})
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture(scope="module")

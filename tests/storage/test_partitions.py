@@ -13,6 +13,8 @@ from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.storage import Reader
 
+pytestmark = pytest.mark.slow
+
 PARTS = 4
 DIVIDED = {"edges": "source", "overlay": "source", "pair_counts": "source", "usage": "node"}
 INTERVALS = {"turns": "created", "feedback": "created"}

@@ -26,6 +26,8 @@ from crabpath_retrievers import (
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import make_change
 
+pytestmark = pytest.mark.slow
+
 VECTORS = DeterministicFakeEmbedding(size=16)
 TEXTS = [f"Page {n} is about topic{n}." for n in range(20)]
 THREADS = 8

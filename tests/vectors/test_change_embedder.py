@@ -263,6 +263,7 @@ def test_a_failing_embedder_changes_nothing_and_another_try_goes_on(place):
         check(memory, other)
 
 
+@pytest.mark.slow
 def test_the_present_embedder_gives_up_what_was_begun(place):
     memory, _ = fill(place)
     with memory:

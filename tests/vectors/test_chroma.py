@@ -209,6 +209,7 @@ def test_closing_leaves_other_chroma_clients_alone(index, tmp_path):
         index.search(X, 1)
 
 
+@pytest.mark.slow
 def test_what_one_client_of_a_server_writes_another_sees(server, monkeypatch):
     """And a connection that breaks asks whether the server runs."""
     index, other = (ChromaIndex.from_client(server.client(), "shared") for _ in range(2))

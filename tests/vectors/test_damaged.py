@@ -177,6 +177,7 @@ def test_a_client_that_is_given_up_fails_in_words_of_ours(tmp_path, monkeypatch)
     index.close()
 
 
+@pytest.mark.slow
 def test_collections_of_others_stay_where_they_are(tmp_path):
     """A directory that is shared with them is not set aside, but refused."""
     others = chromadb.PersistentClient(str(tmp_path / "v"))

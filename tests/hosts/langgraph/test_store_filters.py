@@ -11,6 +11,8 @@ from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.integration import to_plain
 from langgraph_crabpath import CrabPathStore
 
+pytestmark = pytest.mark.slow
+
 PLACE = ("u", "ann")
 NUMBERS = (0, 1, 2, 2.0, 2.5, -0.5, -3, True, 2**53, 2**53 + 1, -(2**60), 10**400, 1e300)
 
