@@ -21,8 +21,10 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
-# Optional parts and the suites for authors of extensions are tested by test-all.
-PARTS_TESTED := $(addprefix --ignore=tests/,lab benchmarks parts server examples test_suites.py vectors/test_index_conformance.py)
+# Optional parts, suites for authors of extensions and the pages of docs/ are tested by test-all.
+PARTS_TESTED := $(addprefix --ignore=tests/,lab benchmarks parts server examples hosts/langgraph \
+	hosts/test_workers.py ingest/linkers/test_linker_conformance.py vectors/test_index_conformance.py \
+	test_suites.py test_docs.py)
 
 test: $(STAMP)  ## what shows that the base of a checkout works, in four minutes
 	$(BIN)/pytest $(WORKERS) -m "not slow" $(PARTS_TESTED)
