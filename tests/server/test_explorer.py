@@ -23,7 +23,7 @@ from hub import make_hub
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from PIL import Image
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
 from crabpath_lab import load_sample
 from crabpath_retrievers import CrabPath
@@ -821,6 +821,131 @@ def test_the_page_is_used_by_keyboard_and_read_aloud(page):
     for name in ("Ask", "Turns", "Graph", "Learning", "Regions"):
         view(page, name)
         assert page.evaluate(nameless) == []
+
+
+class Keyboard:
+    """A person who has no mouse."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.changes = page, 0
+
+    def reach(self, wanted: Locator) -> None:
+        """Come to a field, button or link by Tab alone, from where the focus is."""
+        expect(wanted).to_be_visible()
+        for _ in range(400):
+            if wanted.evaluate("element => element === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        pytest.fail(f"Tab does not lead to {wanted}")
+
+    def press(self, *keys: str, on: Locator | None = None) -> None:
+        if on is not None:
+            self.reach(on)
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def write(self, text: str, *then: str) -> None:
+        """Type in place of what the field has."""
+        self.press("Control+a")
+        self.page.keyboard.type(text)
+        self.press(*then)
+
+    def judge(self, *keys: str, on: Locator | None = None) -> None:
+        """Press what changes the answer, and see the change."""
+        self.press(*keys, on=on)
+        self.changes += 1
+        wait_for_change(self.page, self.changes)
+
+    def open_tab(self, name: str) -> Locator:
+        self.reach(self.page.get_by_role("tab", selected=True))
+        wanted = self.page.get_by_role("tab", name=name)
+        while wanted.get_attribute("aria-selected") != "true":
+            self.press("ArrowRight")
+        return self.page.locator(f"#view-{name.lower()}")
+
+
+def test_eleven_tasks_of_an_answer_by_keyboard_alone(page, memory, namespace):
+    """Judge, mark, correct and follow an answer; nothing is clicked."""
+    keys = Keyboard(page)
+    keys.press("Enter", on=page.get_by_role("button", name="Keys"))  # 1 the keys are listed
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    keys.press("Escape", "/")  # 2 a question is asked
+    keys.write(QUESTION, "Enter")
+    expect(page.locator("#status")).to_have_text("5 documents.")
+    card = find_card(page, "Adriana Trigiani is an")
+    up = page.get_by_role("button", name="It answered")
+    keys.judge("Enter", on=up)  # 3 the answer is judged
+    expect(up).to_have_attribute("aria-pressed", "true")
+    keys.judge("z")  # 4 and that is taken back
+    expect(up).to_have_attribute("aria-pressed", "false")
+    keys.press("ArrowDown", "ArrowDown")  # 5 from document to document
+    expect(page.locator(".documents .title").nth(1)).to_be_focused()
+    used = card.get_by_role("button", name="Used").first
+    keys.judge("Enter", on=used)  # 6 one document is marked
+    expect(used).to_have_attribute("aria-pressed", "true")
+    keys.press("Enter", on=card.get_by_text("Why here?"))  # 7 why it is there
+    expect(card.get_by_role("heading", name="Route")).to_be_visible()
+    correct = card.get_by_role("button", name="Correct it")
+    keys.press("Enter", on=correct)  # 8 a correction is begun, and left
+    keys.write("not yet", "Escape")
+    expect(card.locator("form.correction")).to_be_hidden()
+    keys.press("Enter", on=correct)  # 9 and taught
+    keys.write("She lives in Greenwich Village.")
+    keys.judge("Control+Enter")
+    assert "Greenwich Village" in memory.notes(namespace=namespace)[0].text
+    slider = page.get_by_role("slider", name="Step of the walk")
+    keys.press("Home", on=slider)  # 10 the walk is followed
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("Seeds"))
+    decisions = page.locator("summary", has_text="Decisions")
+    keys.press("Enter", on=decisions)  # 11 and its decisions are read
+    expect(page.get_by_role("table", name="Decisions of the walk")).to_be_visible()
+    keys.press("/")
+    keys.write("Who is Ed Wood?", "Enter")
+    expect(page.locator("#view-ask .question")).to_have_text("Who is Ed Wood?")
+
+
+def test_nine_tasks_of_the_other_views_by_keyboard_alone(page, memory, namespace):
+    """Search and compare turns, follow the graph, undo a lesson; nothing is clicked."""
+    for question in (QUESTION, "Who is Ed Wood?"):
+        answer = memory.retrieve(question, k=5, namespace=namespace)
+        memory.record(answer.turn.id, 1.0, used=[answer.documents[0].node.id])
+    keys = Keyboard(page)
+    turns = keys.open_tab("Turns")  # 1 another view
+    rows = turns.locator("table.turns tbody tr")
+    expect(rows).to_have_count(2)
+    keys.reach(turns.get_by_label("Search the questions below"))  # 2 a question is searched
+    keys.write("ed wood")
+    expect(rows).to_have_count(1)
+    keys.write("", "Delete")
+    expect(rows).to_have_count(2)
+    for row in (0, 1):  # 3 two are compared
+        keys.press(" ", on=rows.nth(row).get_by_role("checkbox"))
+    expect(turns.get_by_role("table", name="Two turns compared")).to_be_visible()
+    keys.press("Enter", on=rows.get_by_role("link", name=re.compile("Big Stone Gap")))
+    expect(turns.locator(".documents > li").first).to_be_visible()  # 4 one is opened
+
+    graph = keys.open_tab("Graph")
+    keys.reach(graph.get_by_role("searchbox"))  # 5 a document is found in the graph
+    keys.write("Big Stone Gap", "Enter")
+    found = graph.get_by_role("list", name="Documents found").get_by_role("link")
+    keys.press("Enter", on=found.filter(has_text="Big Stone Gap (film)"))  # 6 and opened
+    expect(graph.locator("table.edges tbody tr").first).to_be_visible()
+    film = graph.locator(f'[data-id="{FILM}"]').first
+    place = "element => element.getAttribute('transform')"
+    before = film.locator("..").evaluate(place)
+    keys.press("Enter", on=graph.get_by_role("button", name="Larger"))  # 7 and enlarged
+    assert film.locator("..").evaluate(place) != before
+
+    learning = keys.open_tab("Learning")  # 8 a lesson is undone
+    lessons = learning.get_by_role("region", name="Latest lessons").locator(".lessons > li")
+    expect(lessons).to_have_count(2)
+    keys.press("Enter", on=lessons.first.get_by_role("button", name="Undo"))
+    expect(lessons).to_have_count(1)
+    keys.reach(page.get_by_label("Namespace", exact=True))  # 9 another namespace
+    keys.write(f"{namespace}-next")
+    with page.expect_response("**/session"):
+        keys.press("Enter")
+    expect(page.locator("#status")).to_contain_text("Nobody has asked anything")
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ keysBox.addEventListener("change", () => localStorage.setItem("crabpath-keys", k
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || !keysBox.checked) return;
-  if (event.target.closest("input, textarea, select, dialog, [role=tab], summary") || document.querySelector("dialog[open]")) return;
+  if (event.target.closest("input, textarea, select, dialog, [role=tab]") || document.querySelector("dialog[open]")) return;
   if (event.key === "?") helpDialog.showModal();
   else if (event.key === "/") {
     if (current !== "ask") goTo("ask");
