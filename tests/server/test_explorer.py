@@ -496,7 +496,7 @@ def test_the_canvas_has_colours_an_overlay_and_zoom(page, memory, namespace):
     panel.get_by_label("Colour by").select_option("use")
     director = panel.locator(".node", has=page.locator(f'[data-id="{DIRECTOR}"]'))
     expect(director).to_contain_text("1 of 1")
-    expect(director).to_have_class(re.compile("good"))
+    expect(director).to_have_class(re.compile("dim"))  # of one answer a share says nothing
     expect(panel.get_by_text("never judged").last).to_be_visible()
     panel.get_by_label("Last walk").uncheck()
     expect(walked).to_have_count(0)
