@@ -164,11 +164,12 @@ export class Canvas {
     });
     const matter = (node) => (node.isChosen ? 4 : 0) + (node.strong ? 2 : 0) + (near.has(node.id) ? 1.5 : 0) + (walk?.roles.has(node.id) ? 1 : 0);
     const isWalked = (edge) => edge.state === "followed" || edge.state === "inhibited";
-    const pairs = new Map(); // one line from a document to another: the walk's, else the strongest
+    const pairs = new Map(); // one line from a document to another: what was followed, else the strongest
+    const isFollowed = (edge) => edge.state === "followed";
     for (const edge of this.lines.values()) {
       const pair = JSON.stringify([edge.source, edge.target]);
       const other = pairs.get(pair);
-      if (!other || (isWalked(edge) - isWalked(other) || Math.abs(edge.weight) - Math.abs(other.weight)) > 0) pairs.set(pair, edge);
+      if (!other || (isFollowed(edge) - isFollowed(other) || Math.abs(edge.weight) - Math.abs(other.weight)) > 0) pairs.set(pair, edge);
     }
     const edges = [...pairs.values()].map((edge) => (
       { ...edge, colour: `tier-${edge.tier}${isWalked(edge) ? " walked" : ""}`, size: isWalked(edge) ? WIDTHS[edge.tier] : 1.25, shape: edge.tier === "inhibitory" ? "bar" : "arrow" }));

@@ -39,7 +39,7 @@ export function makeRegions(section) {
       return {
         id: region.region, text: nameOf(region), size, colour: `${rate(region)} region`, ring: !isJudged(region),
         x: size + across(region) * (width - 2 * size), y: size + down(region) * (height - 2 * size),
-        words: width < NARROW ? [String(place + 1)] : region.words.length ? region.words : [nameOf(region)], last: share, more: [count(region.size, "document"), share && `success ${share}`].filter(Boolean).join(", "),
+        words: width < NARROW ? [String(place + 1)] : region.words.length ? region.words : [nameOf(region)], last: width < NARROW ? "" : share, more: [count(region.size, "document"), share && `success ${share}`].filter(Boolean).join(", "),
       };
     });
     for (let round = 0; round < 150; round += 1) {
