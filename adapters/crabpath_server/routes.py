@@ -369,9 +369,11 @@ async def list_chunks(
 
 async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
     """Add documents, or replace those with the same ids; all namespaces share them."""
-    if any(item.id in {".", ".."} for item in body.documents):
-        msg = "the ids '.' and '..' have no path of their own: choose another id"
-        raise InvalidInputError(msg)
+    for item in body.documents:
+        # A NUL cannot be stored; without it, the id would be that of another document.
+        if item.id in {".", "..", ""} or (item.id and "\x00" in item.id):
+            msg = f"the id {item.id!r:.80} has no path of its own: choose another id, or none"
+            raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
     documents = [

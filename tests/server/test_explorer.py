@@ -278,6 +278,10 @@ def test_thumbs_and_marks_toggle(page, memory, namespace):
     page.reload()
     expect(used).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_role("region", name="What changed")).to_contain_text("Adriana Trigiani")
+    click(used)
+    assert list_standing() == []  # nobody has said that the answer was right
+    click(up, up)
+    click(used, used, up)
     click(used, up)
     assert list_standing() == [(1.0, None)]
     up.dblclick()

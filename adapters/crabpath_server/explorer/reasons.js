@@ -61,11 +61,21 @@ const MOVES = {
   decayed: ["failures lowered its reward", "failures weigh less on it now"],
 };
 
-/** Why a document moved, by the feature that learning changed most. */
-export function describeMove(before, after) {
+/** Features that speak against a document. */
+const AGAINST = new Set(["passed", "missed", "inhibition", "decayed"]);
+
+/**
+ * Why a document moved: the feature that learning changed most in the direction of its probability.
+ * `verdict` is the own one; an answer that was called right as a whole names no document as used.
+ */
+export function describeMove(before, after, verdict) {
   if (after.id.startsWith("correction:") || after.id.startsWith("auto:")) return "it was taught by a correction";
-  const changes = Object.entries(MOVES).map(([name, words]) => [(after.features?.[name] ?? 0) - (before?.features?.[name] ?? 0), words]);
-  const [most, words] = changes.reduce((one, other) => (Math.abs(other[0]) > Math.abs(one[0]) ? other : one));
-  if (Math.abs(most) < 0.001) return before ? "others moved" : "others left";
-  return words[most > 0 ? 0 : 1];
+  const rise = Math.sign(after.score - (before?.probability ?? 0));
+  const changes = Object.keys(MOVES).map((name) => [name, (after.features?.[name] ?? 0) - (before?.features?.[name] ?? 0)]);
+  const agree = changes.filter(([name, change]) => Math.abs(change) >= 0.001 && Math.sign(change) * (AGAINST.has(name) ? -1 : 1) === rise);
+  if (!agree.length) return before ? "others moved" : "others left";
+  const [name, change] = agree.reduce((one, other) => (Math.abs(other[1]) > Math.abs(one[1]) ? other : one));
+  const named = [...(verdict?.used ?? []), ...(verdict?.unused ?? []), ...(verdict?.irrelevant ?? [])];
+  if (change > 0 && (name === "again" || name === "passed") && verdict && !named.includes(after.id)) return `it was in an answer called ${name === "again" ? "right" : "wrong"}`;
+  return MOVES[name][change > 0 ? 0 : 1];
 }

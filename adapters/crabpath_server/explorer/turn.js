@@ -38,6 +38,7 @@ export class TurnPanel {
     this.onChanged = onChanged;
     this.walk = null;
     this.id = null;
+    this.thumb = 0; // the outcome that was given as such, and not with a mark
     this.queue = Promise.resolve();
   }
 
@@ -56,6 +57,7 @@ export class TurnPanel {
   /** Read a turn and show it; `k` documents are asked for when the question is asked again. */
   async open(id, k) {
     const before = this.id;
+    if (id !== before) this.thumb = 0;
     this.id = id;
     const found = await get(`turns/${encodeURIComponent(id)}`).catch((error) => {
       if (this.id === id && id !== before) this.clear(); // the turn before has nothing to do with this address
@@ -182,7 +184,10 @@ export class TurnPanel {
   }
 
   giveThumb(outcome) {
-    return this.revise((state) => (state.outcome === outcome ? null : { ...state, outcome, correction: null }));
+    return this.revise((state) => {
+      this.thumb = state.outcome === outcome ? 0 : outcome;
+      return this.thumb ? { ...state, outcome, correction: null } : null;
+    });
   }
 
   giveMark(id, name) {
@@ -191,7 +196,8 @@ export class TurnPanel {
       for (const mark of MARKS) state[mark].delete(id);
       if (!isOn) state[name].add(id);
       const outcome = state.outcome || (name === "used" ? 1 : -1);
-      return MARKS.some((mark) => state[mark].size) || this.mine?.outcome ? { ...state, outcome } : null;
+      // An outcome that only came with a mark goes with the last one.
+      return MARKS.some((mark) => state[mark].size) || this.thumb || state.correction ? { ...state, outcome } : null;
     });
   }
 
@@ -273,7 +279,7 @@ export class TurnPanel {
       before.delete(found.id);
       const up = old ? old.place - place : null;
       const moved = up === null || up !== 0 || Math.abs(found.score - old.probability) >= SHOWN_CHANGE;
-      return { id: found.id, title: found.title || found.text, place, up, moved, before: old?.probability, after: found.score, why: moved ? describeMove(old, found) : "" };
+      return { id: found.id, title: found.title || found.text, place, up, moved, before: old?.probability, after: found.score, why: moved ? describeMove(old, found, this.mine) : "" };
     });
     const gone = [...before.values()].map((old) => ({ id: old.node, title: this.nameOf(old.node), place: null, up: -1, moved: true, before: old.probability, why: "others are more likely" }));
     const all = [...rows, ...gone];
