@@ -61,6 +61,7 @@ export function makeGraph(section) {
     ]));
     if (!found) return;
     page = found[0];
+    page.node.title ||= shorten(found[1]?.text ?? "", 60); // a note
     const left = canvas.add(page);
     show(found[1]);
     if (left) say(`${count(left, "document")} of this page are not drawn: the canvas is full. Begin with one of them from the table.`);
