@@ -94,7 +94,8 @@ class Explanation:
     Attributes:
         turn: The record.
         documents: Why each document was returned.
-        titles: Titles, or else sources, of all nodes of the record that still exist, by id.
+        titles: Titles of all nodes of the record that still exist, by id; without one the source,
+            or else how the text begins.
     """
 
     turn: Turn

@@ -330,9 +330,14 @@ def test_a_correction_stands_at_the_document_that_was_wrong(page, memory, namesp
     card.get_by_role("button", name="Teach this").click()
     change = page.get_by_role("region", name="What changed")
     expect(change.locator("li").first).to_contain_text("it was taught by a correction")
+    assert change.locator("li").first.bounding_box()["height"] < 120  # no letter for each line
     expect(page.locator(".given q")).to_have_text("She lives in Greenwich Village.")
     (note,) = memory.notes(namespace=namespace)
     assert note.text == "She lives in Greenwich Village."
+    answer = memory.retrieve(QUESTION, k=5, namespace=namespace)
+    assert memory.explain(answer.turn.id).titles[note.id] == note.text
+    edges = memory.graph.edges(FILM, direction="in", limit=100, namespace=namespace).edges
+    assert {edge.title for edge in edges if edge.source == note.id} == {note.text}
     standing = [
         (one.outcome, one.irrelevant)
         for one in memory.learning.feedback(namespace=namespace)
@@ -500,7 +505,7 @@ def test_the_canvas_has_colours_an_overlay_and_zoom(page, memory, namespace):
     panel.get_by_label("Colour by").select_option("use")
     director = panel.locator(".node", has=page.locator(f'[data-id="{DIRECTOR}"]'))
     expect(director).to_contain_text("1 of 1")
-    expect(director).to_have_class(re.compile("good"))
+    expect(director).to_have_class(re.compile("dim"))  # of one answer a share says nothing
     expect(panel.get_by_text("never judged").last).to_be_visible()
     panel.get_by_label("Last walk").uncheck()
     expect(walked).to_have_count(0)
@@ -1101,6 +1106,40 @@ def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tm
     expect(page.locator("#status")).to_contain_text("does not grant the namespace")
     page.close()
     assert [error for error in errors if not re.search("40[13]", error)] == []
+
+
+def test_an_unknown_turn_is_empty_and_undo_is_shown_to_whom_it_is_allowed(
+    browser, memory, serve, tmp_path, namespace
+):
+    """An address of no turn leaves no verdict of the one before; others' words have no Undo."""
+    token = add_token(tmp_path / "tokens.json", [namespace], ["read", "feedback"])
+    answer = memory.retrieve(QUESTION, k=5, namespace=namespace)
+    memory.record(answer.turn.id, 1.0, used=[DIRECTOR], user="ben")
+    page = browser.new_page(
+        base_url=serve(create_app(memory, access=Access.from_file(tmp_path / "tokens.json")))
+    )
+    page.goto("/")
+    page.get_by_role("dialog", name="Token").get_by_label("Token").fill(token)
+    page.get_by_role("dialog", name="Token").get_by_label("Token").press("Enter")
+    expect(page.locator("#namespace")).to_have_value(namespace)
+    ask(page)
+    card = find_card(page, "Adriana Trigiani is an")
+    card.get_by_text("Why here?").click()
+    expect(card.locator(".reasons")).to_contain_text("by ben")
+    expect(card.get_by_role("button", name="Undo")).to_have_count(0)
+    panel = view(page, "Learning")
+    expect(panel.locator(".lessons li")).to_have_count(1)
+    expect(panel.locator(".lessons").get_by_role("button", name="Undo")).to_have_count(0)
+    view(page, "Ask")
+    page.get_by_role("button", name="It answered").click()
+    wait_for_change(page, 1)
+    view(page, "Learning")
+    expect(panel.locator(".lessons").get_by_role("button", name="Undo")).to_have_count(1)
+    view(page, "Ask")
+    page.goto(f"/#/{namespace}/ask/zzzz")
+    expect(page.locator("#status")).to_contain_text("no turn 'zzzz'")
+    expect(page.get_by_role("button", name="It answered")).to_have_count(0)
+    page.close()
 
 
 def test_the_page_is_small_and_draws_at_once(page):

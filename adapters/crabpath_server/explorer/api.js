@@ -21,6 +21,10 @@ export const session = {
   may(right) {
     return state.rights.has(right);
   },
+  /** Whether the server lets what somebody said be undone: what the sender said, or with the right admin all. */
+  mayUndo({ user, token }) {
+    return state.rights.has("feedback") && (state.rights.has("admin") || state.giver === null || user === state.giver || (token != null && `token ${token}` === state.giver));
+  },
   setNamespace(name) {
     state.namespace = name;
   },

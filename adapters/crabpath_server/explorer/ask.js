@@ -103,6 +103,7 @@ export function makeAsk(section) {
         task.value = options.get("task") ?? "";
         plain.checked = options.get("plain") === "true";
         other.value = options.get("other") ?? "";
+        text.value = "";
         form.querySelector("details").open = plain.checked || Boolean(other.value || task.value);
         await panel.open(id, k.valueAsNumber);
         text.value = panel.turn.query;

@@ -7,10 +7,11 @@ import { readWalk } from "./walk.js";
 
 const MOST = 300; // documents
 const MARGIN = 34; // pixels
+const JUDGED = 3; // answers, below which a share says nothing
 const ROLES = { entry: "found by search", reached: "reached by the walk", inhibited: "held back" };
 const LEGENDS = {
   tier: () => ["● found by search", ...["reflex", "habitual"].map((tier) => ["● ", makeTier(tier)]), ...["dormant", "inhibitory"].map((tier) => ["○ ", makeTier(tier)]), "thick: the last walk, 1. 2. places in its answer"],
-  use: () => ["Used by judged answers that showed it: ", ...explainShares("never judged")],
+  use: () => ["Used by judged answers that showed it: ", ...explainShares(`in fewer than ${JUDGED}`, "never judged")],
 };
 
 /** The last turn as roles of its documents, places in the answer, and edges; null without one. */
@@ -157,15 +158,21 @@ export class Canvas {
       const tier = (found?.edge ?? strongest.get(id))?.tier;
       const isChosen = id === this.chosen;
       const look = this.colour.value === "use"
-        ? { colour: rateShare(use && use.wins / (use.wins + use.losses)), ring: !use, tag: use ? `${formatNumber(use.wins, 1)} of ${formatNumber(use.wins + use.losses, 1)}` : "", size: use ? Math.min(13, 5 + 2 * Math.sqrt(use.wins + use.losses)) : 5 }
+        ? { colour: rateShare(use && use.wins / (use.wins + use.losses), use && use.wins + use.losses >= JUDGED), ring: !use, tag: use ? `${formatNumber(use.wins, 1)} of ${formatNumber(use.wins + use.losses, 1)}` : "", size: use ? Math.min(13, 5 + 2 * Math.sqrt(use.wins + use.losses)) : 5 }
         : { colour: found?.role === "entry" || !tier ? "seed" : `tier-${tier}`, ring: found?.role !== "entry" && (tier === "dormant" || tier === "inhibitory"), size: found ? 8 : 6 };
       return { ...look, size: isChosen ? Math.max(11, look.size) : look.size, id, x: across(point), y: down(point), text: `${place ? `${place}. ` : ""}${point.title}`, strong: isChosen || Boolean(place), isChosen, more: this.describe(id) };
     });
     const matter = (node) => (node.isChosen ? 4 : 0) + (node.strong ? 2 : 0) + (near.has(node.id) ? 1.5 : 0) + (walk?.roles.has(node.id) ? 1 : 0);
-    const edges = [...this.lines.values()].map((edge) => {
-      const isWalked = edge.state === "followed" || edge.state === "inhibited";
-      return { ...edge, colour: `tier-${edge.tier}${isWalked ? " walked" : ""}`, size: isWalked ? WIDTHS[edge.tier] : 1.25, shape: edge.tier === "inhibitory" ? "bar" : "arrow" };
-    });
+    const isWalked = (edge) => edge.state === "followed" || edge.state === "inhibited";
+    const pairs = new Map(); // one line from a document to another: what was followed, else the strongest
+    const isFollowed = (edge) => edge.state === "followed";
+    for (const edge of this.lines.values()) {
+      const pair = JSON.stringify([edge.source, edge.target]);
+      const other = pairs.get(pair);
+      if (!other || (isFollowed(edge) - isFollowed(other) || Math.abs(edge.weight) - Math.abs(other.weight)) > 0) pairs.set(pair, edge);
+    }
+    const edges = [...pairs.values()].map((edge) => (
+      { ...edge, colour: `tier-${edge.tier}${isWalked(edge) ? " walked" : ""}`, size: isWalked(edge) ? WIDTHS[edge.tier] : 1.25, shape: edge.tier === "inhibitory" ? "bar" : "arrow" }));
     return { height, nodes: nodes.sort((a, b) => matter(b) - matter(a)), edges: edges.sort((a, b) => a.size - b.size) };
   }
 }

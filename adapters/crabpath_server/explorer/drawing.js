@@ -82,12 +82,21 @@ export class Drawing {
         : makeSvg("text", { class: "label" }, makeSvg("tspan", { class: "name" }), node.tag && makeSvg("tspan", { class: node.tagColour ?? node.colour, dx: 8 })));
   }
 
-  /** Enlarge around a point of the place, by default its middle; by 0: all is seen. */
-  enlarge(factor, x = this.width / 2, y = this.height / 2) {
+  /** Enlarge around a point of the place, by default the chosen node or else the middle; by 0: all is seen. */
+  enlarge(factor, ...point) {
+    const [x, y] = point.length ? point : this.findMiddle();
     const zoom = Math.min(MOST, Math.max(1, this.view.zoom * factor));
     const ratio = zoom / this.view.zoom;
     this.move(zoom, x - (x - this.view.x) * ratio, y - (y - this.view.y) * ratio);
     return ratio !== 1;
+  }
+
+  /** Where the chosen node is, if it is seen; else the middle. */
+  findMiddle() {
+    const { zoom, x, y } = this.view;
+    const chosen = [...this.nodes.values()].find((node) => node.isChosen);
+    const [left, top] = chosen ? [chosen.x * zoom + x, chosen.y * zoom + y] : [-1, -1];
+    return left >= 0 && top >= 0 && left <= this.width && top <= this.height ? [left, top] : [this.width / 2, this.height / 2];
   }
 
   move(zoom, x, y) {
@@ -240,9 +249,9 @@ export class Drawing {
 export const heightOf = (rows) => Math.max(1, rows) * ROW + 12;
 export const middleOf = (row) => row * ROW + ROW / 2 + 6;
 
-/** A share as a class of colour, and what these colours mean. */
-export const rateShare = (share) => (share == null ? "dim" : share >= 0.6 ? "good" : share <= 0.4 ? "bad" : "mixed");
-export const explainShares = (none) => [["good", "● 60% and more"], ["mixed", "● between"], ["bad", "● 40% and less"], ["dim", `○ ${none}`]].map(([kind, text]) => make("span", { class: kind }, text));
+/** A share as a class of colour, none where too few are known; and what these colours mean. */
+export const rateShare = (share, isKnown = true) => (share == null || !isKnown ? "dim" : share >= 0.6 ? "good" : share <= 0.4 ? "bad" : "mixed");
+export const explainShares = (few, none) => [["good", "● 60% and more"], ["mixed", "● between"], ["bad", "● 40% and less"], ["dim", `● ${few}`], ["dim", `○ ${none}`]].map(([kind, text]) => make("span", { class: kind }, text));
 
 /** Move points {x, y} to where edges [point, point] pull and points push; `held` ones move little. */
 export function spread(points, edges, held = new Set()) {

@@ -61,6 +61,7 @@ export function makeGraph(section) {
     ]));
     if (!found) return;
     page = found[0];
+    page.node.title ||= shorten(found[1]?.text ?? "", 60); // a note
     const left = canvas.add(page);
     show(found[1]);
     if (left) say(`${count(left, "document")} of this page are not drawn: the canvas is full. Begin with one of them from the table.`);
@@ -123,7 +124,7 @@ export function makeGraph(section) {
       `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", "Do"],
       changes.map((change) => [
         formatTime(change.at), makeName(change.user ?? change.feedback_id), change.before, change.after, formatSigned(change.after - change.before),
-        session.may("feedback") && makeButton("Undo", () => undo(change.feedback_id, edge)),
+        session.mayUndo(change) && makeButton("Undo", () => undo(change.feedback_id, edge)),
       ]),
     ));
     history.scrollIntoView({ block: "nearest" });
@@ -191,6 +192,7 @@ export function makeGraph(section) {
         await begin();
         return;
       }
+      if (results.firstChild) say(""); // how many were found
       results.replaceChildren();
       if (!canvas.has(id)) {
         canvas.clear();

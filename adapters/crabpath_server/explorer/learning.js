@@ -150,7 +150,7 @@ export function makeLearning(section) {
         return make("li", {}, make("span", { class: one.outcome > 0 ? "good" : "bad" }, one.outcome > 0 ? "✓" : one.outcome < 0 ? "✗" : "·"), " ",
           one.turn_id ? make("a", { href: linkTo("turns", one.turn_id) }, makeName(turn ? turn.query : "a question")) : "an edge that was set",
           one.correction && make("q", { dir: "auto" }, shorten(one.correction, 160)),
-          make("span", { class: "dim" }, " ", makeName(nameGiver(one)), `, ${formatTime(one.created)}${tally ? `; ${tally}` : ""} `), session.may("feedback") && undo(one));
+          make("span", { class: "dim" }, " ", makeName(nameGiver(one)), `, ${formatTime(one.created)}${tally ? `; ${tally}` : ""} `), session.mayUndo(one) && undo(one));
       })) : make("p", { class: "dim" }, "None yet."),
       givers.size > 0 && makeTable("Who taught it", ["Giver", "Latest verdicts", "Last", "Do"], [...givers].map(([name, given]) => [
         makeName(name), share(given), formatTime(given[0].created), session.may("admin") && given[0].user != null ? undoAll(name, given) : ""])) || "");

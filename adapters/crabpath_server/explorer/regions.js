@@ -6,6 +6,11 @@ import { Drawing, explainShares, rateShare } from "./drawing.js";
 import { goTo } from "./place.js";
 
 const COVERED = 0.5; // of the map
+const NARROW = 600; // pixels, below which discs have numbers for names
+const KNOWN = 5; // judged visits, below which a share says little
+const rate = (region) => rateShare(region.quality, region.arrivals >= KNOWN);
+const listTried = (region) => region.actions.filter((action) => action.trials >= 0.05); // less is written as 0
+const isJudged = (region) => region.quality != null && region.arrivals > 0;
 
 export function makeRegions(section) {
   const level = make("select", { name: "level" });
@@ -28,13 +33,13 @@ export function makeRegions(section) {
     };
     const [across, down] = [rank("x"), rank("y")];
     const unit = Math.sqrt((width * height * COVERED) / Math.PI / regions.reduce((sum, region) => sum + Math.max(1, region.size), 0));
-    const nodes = byUse().map((region) => {
+    const nodes = byUse().map((region, place) => {
       const size = unit * Math.sqrt(Math.max(1, region.size));
-      const share = region.quality == null ? "" : `${Math.round(region.quality * 100)}%`;
+      const share = isJudged(region) ? `${Math.round(region.quality * 100)}% of ${formatNumber(region.arrivals, 1)}` : "";
       return {
-        id: region.region, text: nameOf(region), size, colour: `${rateShare(region.quality)} region`, ring: region.quality == null,
+        id: region.region, text: nameOf(region), size, colour: `${rate(region)} region`, ring: !isJudged(region),
         x: size + across(region) * (width - 2 * size), y: size + down(region) * (height - 2 * size),
-        words: region.words.length ? region.words : [nameOf(region)], last: share, more: [count(region.size, "document"), share && `success ${share}`].filter(Boolean).join(", "),
+        words: width < NARROW ? [String(place + 1)] : region.words.length ? region.words : [nameOf(region)], last: width < NARROW ? "" : share, more: [count(region.size, "document"), share && `success ${share}`].filter(Boolean).join(", "),
       };
     });
     for (let round = 0; round < 150; round += 1) {
@@ -68,12 +73,12 @@ export function makeRegions(section) {
     place.replaceChildren(
       make("p", { class: "dim" }, `${regions.length} regions, named by the words that tell them from the others. Similar ones are near each other; their area says how many documents they have.`),
       make("section", { class: "card", "aria-label": "Map" },
-        make("div", { class: "line legend" }, "Share of successes: ", explainShares("nothing learned yet"), drawing.zoom), drawing.place),
+        make("div", { class: "line legend" }, "Share of successes: ", explainShares(`fewer than ${KNOWN} judged visits`, "nothing learned yet"), drawing.zoom), drawing.place),
       makeTable("Regions", ["Region", "Middle", "Documents", "Visits", "Success", "Success by kind of step", "Leads to"],
-        byUse().map((region) => [
-          makeName(nameOf(region), { class: "name strong" }), makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
-          region.quality == null ? "" : make("span", { class: rateShare(region.quality) }, region.quality.toFixed(2)),
-          region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
+        byUse().map((region, place) => [
+          makeName(`${place + 1}. ${nameOf(region)}`, { class: "name strong" }), makeLink(region.region, region.title), region.size, formatNumber(region.arrivals, 1),
+          isJudged(region) && make("span", { class: rate(region) }, region.quality.toFixed(2)) || "",
+          listTried(region).length > 0 && make("ul", { class: "plain" }, listTried(region).slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
           region.next_regions.length > 0 && make("ul", { class: "plain" }, region.next_regions.slice(0, 2).map((next) => make("li", {}, makeName(titleOf(next.region), { class: "name whole" }), ` ${Math.round(next.share * 100)}%`))) || "",
         ])),
     );

@@ -56,9 +56,13 @@ export class TurnPanel {
 
   /** Read a turn and show it; `k` documents are asked for when the question is asked again. */
   async open(id, k) {
-    if (id !== this.id) this.thumb = 0;
+    const before = this.id;
+    if (id !== before) this.thumb = 0;
     this.id = id;
-    const found = await get(`turns/${encodeURIComponent(id)}`);
+    const found = await get(`turns/${encodeURIComponent(id)}`).catch((error) => {
+      if (this.id === id && id !== before) this.clear(); // the turn before has nothing to do with this address
+      throw error;
+    });
     if (this.id !== id) return;
     this.stop();
     this.k = k || Math.max(1, found.turn.returned.length);
@@ -168,7 +172,7 @@ export class TurnPanel {
     return make("div", { class: "reasons" },
       past.length > 0 && [make("h3", {}, "Past questions"), make("ul", { class: "plain" }, past.map((one) => make("li", {},
         one.outcome > 0 ? "✓ " : one.outcome < 0 ? "✗ " : "· ", describePrecedent(one, found.id, this.turn.query), " ",
-        session.may("feedback") && makeButton("Undo", () => this.undo(one.feedback_id), { class: "small" }))))],
+        session.mayUndo(one) && makeButton("Undo", () => this.undo(one.feedback_id), { class: "small" }))))],
       make("h3", {}, "Route"), make("p", { class: "route" }, route),
       shares.length > 0 && make("details", {}, make("summary", {}, "In numbers"),
         makeTable("Log-odds by feature", ["Feature", "Log-odds"], shares.map(([name, share]) => [name.replaceAll("_", " "), formatSigned(share, 2)]), { class: "shares" })));
@@ -318,7 +322,7 @@ export class TurnPanel {
       "li", { class: isStanding(record) ? "given" : "given dim" },
       `${record.outcome > 0 ? "✓" : record.outcome < 0 ? "✗" : "·"} `, makeName(nameGiver(record)), `, ${formatTime(record.created)}, ${record.status}`,
       record.correction && make("q", { dir: "auto" }, record.correction), " ",
-      session.may("feedback") && isStanding(record) && record !== mine && makeButton("Undo", () => this.undo(record.feedback_id), { class: "small" }),
+      session.mayUndo(record) && isStanding(record) && record !== mine && makeButton("Undo", () => this.undo(record.feedback_id), { class: "small" }),
     ));
     const givers = new Map(feedback.map((record) => [record.feedback_id, nameGiver(record)]));
     const size = (change) => Math.abs(change.after - change.before);

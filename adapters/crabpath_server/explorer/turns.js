@@ -25,6 +25,7 @@ export function makeTurns(section) {
   const panel = new TurnPanel(make("div", { class: "panel" }), () => readNew());
   const list = make("div", {},
     make("form", { class: "line filters", "aria-label": "Filters", submit: (event) => event.preventDefault() }, words, verdict, label("at least ms", slow)),
+    make("p", { class: "legend line" }, "Stages:", STAGES.map((name) => make("span", {}, make("i", { class: `stage-${name}` }), ` ${name}`))),
     make("div", { class: "scroll" }, table), none, older);
   let turns = [];
   let given = new Map();
@@ -128,6 +129,7 @@ export function makeTurns(section) {
     compared.replaceChildren(makeTable("Two turns compared", ["Document", ...both.map(({ turn }) => `${turn.query}, ${formatTime(turn.created)}`)],
       [...titles].map(([id, title]) => [makeName(title), ...places.map((known) => known.get(id) ?? "–")])));
     compared.scrollIntoView({ block: "nearest" });
+    compared.firstChild.focus({ preventScroll: true });
   }
 
   async function tick() {
@@ -136,7 +138,7 @@ export function makeTurns(section) {
   }
 
   back.append(make("a", { href: "#", click: (event) => { event.preventDefault(); goTo("turns"); } }, "← All turns"));
-  section.append(list, compared, back, panel.element);
+  section.append(compared, list, back, panel.element);
 
   return {
     async show(id) {

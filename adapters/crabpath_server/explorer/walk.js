@@ -11,7 +11,8 @@ function judge(step, edge, visited) {
   if (edge.tier === "inhibitory") return "inhibited";
   if (edge.tier === "dormant") return "dormant";
   if (step.reflexes.includes(edge.target) || step.chosen.includes(edge.target)) return "followed";
-  return edge.probability > 0 || !visited.has(edge.target) ? "declined" : "known";
+  const isOpen = edge.probability > 0 && edge.tier !== "reflex"; // a reflex is followed unless its target was visited, or the budget ended
+  return isOpen || !visited.has(edge.target) ? "declined" : "known";
 }
 
 /** Decisions in their order, each with its edges by what happened to them. */
@@ -25,8 +26,14 @@ export function readWalk(turn) {
   });
 }
 
-const describeEdge = (edge) =>
-  `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier}${edge.probability ? ` chosen with ${edge.probability.toFixed(2)}` : ""}`;
+/** What became of an edge, with its chance: 1 for a reflex. */
+function describeFate({ state, tier, probability }) {
+  if (state === "known") return "already there";
+  if (state === "declined" && tier === "reflex") return "no room left";
+  return probability ? `${state === "followed" ? "chosen with" : "chance"} ${probability.toFixed(2)}` : "";
+}
+
+const describeEdge = (edge) => `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier} ${describeFate(edge)}`.trim();
 
 /** The drawing with its steps, and a table of all decisions. */
 export class Walk {

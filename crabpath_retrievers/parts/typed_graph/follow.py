@@ -55,7 +55,7 @@ class WeighedEdge(NamedTuple):
 
     Attributes:
         source, target: Ids of the nodes at both ends.
-        title: Title of the node at the other end; empty without one.
+        title: Title of the node at the other end, or else its source, or how its text begins.
         kind: Kind of the edge.
         weight: Effective weight in [-1, 1], decay included.
         prior: Weight that the text gives it, in [-1, 1]; 0 for an edge that was learned.
@@ -114,6 +114,8 @@ def page_edges(
     )
     if key not in facts:  # it was removed meanwhile, or replaced
         return page_edges(scope, node, kinds, weights, direction, place, tiers)
+    others = [facts[edge.key].id for edge in page if edge.key in facts]
+    titles = scope.store.catalog.get_titles(others, namespace=scope.clock.key)
     edges = []
     for edge in page:
         if edge.key in facts:  # else it was removed meanwhile
@@ -121,7 +123,7 @@ def page_edges(
             source, target = (node, other.id) if direction == "out" else (other.id, node)
             tier = tiers.tier_of(edge.weight).value
             of_edge = (edge.kind.label, edge.weight, edge.prior)
-            edges.append(WeighedEdge(source, target, other.title, *of_edge, tier))
+            edges.append(WeighedEdge(source, target, titles.get(other.id, ""), *of_edge, tier))
     return EdgePage(facts[key], tuple(edges), total, end if end < total else None)
 
 

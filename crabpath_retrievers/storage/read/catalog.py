@@ -91,6 +91,7 @@ CONTENTS = CompiledSelect(
 
 Documents come last: each hides a note with its id.
 """
+_START = 60  # characters of a text in place of a title
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
     .join(nodes, nodes.c.key == contents.c.node)
@@ -153,12 +154,19 @@ class Catalog(Queries):
         return found
 
     def get_titles(self, ids: Iterable[str], *, namespace: int = 0) -> dict[str, str]:
-        """Read titles of nodes by id; a node without a title has its source there.
+        """Read titles of nodes by id; without a title the source, or else how the text begins.
 
         Notes are visible to the namespace with this key only; nodes that it does not see are left
         out.
         """
-        title = sa.func.coalesce(sa.func.nullif(nodes.c.title, ""), contents.c.source, nodes.c.id)
+        text = sa.func.replace(contents.c.content, "\n", " ", type_=sa.Text())
+        start = sa.func.substr(text, 1, _START, type_=sa.Text()) + "…"
+        title = sa.func.coalesce(
+            sa.func.nullif(nodes.c.title, ""),
+            sa.func.nullif(contents.c.source, ""),
+            sa.func.nullif(sa.case((sa.func.length(text) > _START, start), else_=text), ""),
+            nodes.c.id,
+        )
         query = (
             sa.select(nodes.c.id, title)
             .outerjoin(contents, contents.c.node == nodes.c.key)
