@@ -935,11 +935,13 @@ def test_nine_tasks_of_the_other_views_by_keyboard_alone(page, memory, namespace
     found = graph.get_by_role("list", name="Documents found").get_by_role("link")
     keys.press("Enter", on=found.filter(has_text="Big Stone Gap (film)"))  # 6 and opened
     expect(graph.locator("table.edges tbody tr").first).to_be_visible()
-    film = graph.locator(f'[data-id="{FILM}"]').first
-    place = "element => element.getAttribute('transform')"
-    before = film.locator("..").evaluate(place)
+    nodes, places = (
+        graph.locator(".node"),
+        "all => all.map(e => e.getAttribute('transform')).join()",
+    )
+    before = nodes.evaluate_all(places)
     keys.press("Enter", on=graph.get_by_role("button", name="Larger"))  # 7 and enlarged
-    assert film.locator("..").evaluate(place) != before
+    assert nodes.evaluate_all(places) != before
 
     learning = keys.open_tab("Learning")  # 8 a lesson is undone
     lessons = learning.get_by_role("region", name="Latest lessons").locator(".lessons > li")
