@@ -1961,7 +1961,7 @@ export interface components {
             source: string;
             /** @description Ids of the nodes at both ends. */
             target: string;
-            /** @description Title of the node at the other end; empty without one. */
+            /** @description Title of the node at the other end, or else its source, or how its text begins. */
             title: string;
             /** @description Kind of the edge. */
             kind: string;
