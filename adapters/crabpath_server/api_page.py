@@ -16,7 +16,7 @@ _HEAD = """<!doctype html>
 <link rel="icon" href="static/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="static/style.css">
 </head>
-<body class="api">
+<body>
 <header>
 <h1><a href="./"><img src="static/icon.svg" alt="" width="26" height="26">
  CrabPath REST API</a></h1>
@@ -72,7 +72,7 @@ def _render_operation(method: str, path: str, operation: Schema, models: Schema)
     if parameters := operation["parameters"]:
         rows = (
             (
-                f"<code>{escape(one['name'])}</code>{' (needed)' if one.get('required') else ''}",
+                _name_field(one["name"], is_needed=one.get("required", False)),
                 escape(one["in"]),
                 _spell(one["schema"]),
                 _to_html(one.get("description") or one["schema"].get("description", "")),
@@ -94,7 +94,7 @@ def _render_model(name: str, model: Schema) -> str:
     needed = model.get("required", ())
     rows = (
         (
-            f"<code>{escape(field)}</code>{' (needed)' if field in needed else ''}",
+            _name_field(field, is_needed=field in needed),
             _spell(schema),
             _to_html(schema.get("description", "")),
         )
@@ -106,6 +106,10 @@ def _render_model(name: str, model: Schema) -> str:
     return (
         f'<section class="card" id="{name}"><h3>{escape(name)}</h3><p>{about}</p>{shown}</section>'
     )
+
+
+def _name_field(name: str, *, is_needed: bool) -> str:
+    return f"<code>{escape(name)}</code>{' (needed)' if is_needed else ''}"
 
 
 def _render_table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
@@ -135,7 +139,7 @@ def _to_html(text: str) -> str:
 def _spell(schema: Schema) -> str:
     """Spell the type of a schema, with a link to a model."""
     if "$ref" in schema:
-        name = schema["$ref"].rsplit("/", 1)[-1]
+        name = _find_model(schema)
         return f'<a href="#{name}">{escape(name)}</a>'
     if options := schema.get("anyOf", schema.get("oneOf")):
         return " or ".join(map(_spell, options))
@@ -161,10 +165,14 @@ def _spell(schema: Schema) -> str:
     return ", ".join([escape(str(kind)), *bounds])
 
 
+def _find_model(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
 def make_example(schema: Schema, models: Schema) -> Any:
     """Make a value that a schema allows; objects have the needed fields alone."""
     if "$ref" in schema:
-        return make_example(models[schema["$ref"].rsplit("/", 1)[-1]], models)
+        return make_example(models[_find_model(schema)], models)
     if options := schema.get("anyOf", schema.get("oneOf")):
         return make_example(options[0], models)
     values = schema.get("examples") or schema.get("enum")

@@ -1,8 +1,8 @@
 """Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
@@ -238,21 +238,26 @@ async def ask_batch(call: Call, body: BatchBody) -> BatchAnswer:
     """Answer several questions; one that cannot be used refuses all."""
     for place, question in enumerate(body.questions):
         options = await _to_query_options(call, question)
-        try:
+        with _name_question(place):
             Query.from_options(question.text, namespace=call.namespace, **options)
-        except InvalidInputError as error:
-            msg = f"questions[{place}]: {error}"
-            raise InvalidInputError(msg) from None
     asked = (ask(call, question) for question in body.questions)
     # All are awaited: those that are cancelled would count as failures.
     answers = await asyncio.gather(*asked, return_exceptions=True)
     for place, answer in enumerate(answers):
-        if isinstance(answer, InvalidInputError):
-            msg = f"questions[{place}]: {answer}"
-            raise InvalidInputError(msg) from answer
         if isinstance(answer, BaseException):
-            raise answer
+            with _name_question(place):
+                raise answer
     return BatchAnswer(answers=answers)
+
+
+@contextmanager
+def _name_question(place: int) -> Iterator[None]:
+    """Name the question of a batch that cannot be used."""
+    try:
+        yield
+    except InvalidInputError as error:
+        msg = f"questions[{place}]: {error}"
+        raise InvalidInputError(msg) from error
 
 
 async def search(call: Call, body: SearchBody) -> SearchAnswer:

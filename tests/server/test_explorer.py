@@ -284,6 +284,10 @@ def test_thumbs_and_marks_toggle(page, memory, namespace):
     click(used, used, up)
     click(used, up)
     assert list_standing() == [(1.0, None)]
+    click(page.get_by_role("button", name="Undo", exact=True).first)
+    click(used, used, up)
+    click(used)
+    assert list_standing() == []  # the thumb was undone
     up.dblclick()
     expect(up).to_have_attribute("aria-pressed", re.compile("true|false"))
     expect(page.locator("#status")).not_to_have_class("error")

@@ -163,9 +163,9 @@ export class Canvas {
       return { ...look, size: isChosen ? Math.max(11, look.size) : look.size, id, x: across(point), y: down(point), text: `${place ? `${place}. ` : ""}${point.title}`, strong: isChosen || Boolean(place), isChosen, more: this.describe(id) };
     });
     const matter = (node) => (node.isChosen ? 4 : 0) + (node.strong ? 2 : 0) + (near.has(node.id) ? 1.5 : 0) + (walk?.roles.has(node.id) ? 1 : 0);
-    const isWalked = (edge) => edge.state === "followed" || edge.state === "inhibited";
-    const pairs = new Map(); // one line from a document to another: what was followed, else the strongest
     const isFollowed = (edge) => edge.state === "followed";
+    const isWalked = (edge) => isFollowed(edge) || edge.state === "inhibited";
+    const pairs = new Map(); // one line from a document to another: what was followed, else the strongest
     for (const edge of this.lines.values()) {
       const pair = JSON.stringify([edge.source, edge.target]);
       const other = pairs.get(pair);

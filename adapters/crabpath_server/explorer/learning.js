@@ -24,6 +24,8 @@ const WRONG = {
   orphan_nodes: ["Documents are missing in the vector index.", "Documents are missing in the vector index, and search does not find them: crabpath doctor --repair."],
 };
 
+const formatInterval = ({ low, high }) => (low == null ? "too few" : `${formatNumber(low, 3)} to ${formatNumber(high, 3)}`);
+
 /** What learning gained, as a sentence. */
 export function formatLift(weeks) {
   const turns = weeks.reduce((sum, week) => sum + week.turns, 0);
@@ -109,7 +111,7 @@ export function makeLearning(section) {
           makeTable("What learning gained", ["Week", "Verdicts", "Questions", "Better", "Worse", "Before any lesson", "Learned", "Gain", "95%"], weeks.map((row) => [
             row.group, row.labels, row.turns, row.wins, row.losses, formatNumber(row.frozen, 3), formatNumber(row.learned, 3),
             make("span", { class: row.low > 0 ? "good" : row.high < 0 ? "bad" : "" }, formatNumber(row.lift, 3)),
-            row.low == null ? "too few" : `${formatNumber(row.low, 3)} to ${formatNumber(row.high, 3)}`])))) : "",
+            formatInterval(row)])))) : "",
         success.length ? make("div", {}, make("h3", {}, "Answers that were right"), drawSuccess(success), make("details", {}, make("summary", {}, "As a table"),
           makeTable("Answers that were right", ["From", "To", "Verdicts", "Mean outcome", "Right"], success.map((part) => [formatTime(part.since), formatTime(part.until), part.feedback, part.outcome, part.success])))) : ""));
   }
@@ -122,7 +124,7 @@ export function makeLearning(section) {
       make("p", { class: "dim" }, "What only the memory would have shown was not seen, so it counts for nobody."),
       make("details", {}, make("summary", {}, "By week"), makeTable("The memory beside your retriever", ["Week", "Questions", "Documents", "Higher", "Equal", "Lower", "Left out", "Gain", "95%"], weeks.map((row) => [
         row.group, row.turns, row.documents, row.higher, row.equal, row.lower, row.missing, formatNumber(row.gain, 3),
-        row.low == null ? "too few" : `${formatNumber(row.low, 3)} to ${formatNumber(row.high, 3)}`]))));
+        formatInterval(row)]))));
   }
 
   function showLessons(feedback, turns) {

@@ -309,6 +309,7 @@ export class TurnPanel {
   showVerdicts({ feedback = [], changes = [] }) {
     this.mine = this.findMine(feedback);
     const { mine } = this;
+    if (!mine) this.thumb = 0;
     this.buttons.up.setAttribute("aria-pressed", Boolean(mine && mine.outcome > 0));
     this.buttons.down.setAttribute("aria-pressed", Boolean(mine && mine.outcome < 0));
     this.verdict.textContent = mine ? `Recorded ${formatTime(mine.created)}${mine.status === "waiting" ? ", not learned yet" : ""}.` : "";
