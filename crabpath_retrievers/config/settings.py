@@ -336,7 +336,6 @@ def load_knobs(text: str | None, settings: Settings) -> Knobs:
 
     Args:
         text: JSON of the knobs that differ from the settings; None without any.
-        settings: Settings that give the other knobs.
 
     Raises:
         StoreError: The JSON is damaged.

@@ -246,11 +246,7 @@ def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
 
 
 async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
-    """Perform ``operation`` and those after it, up to the next one that has to be awaited.
-
-    Returns:
-        That operation, or the end of the computation.
-    """
+    """Perform ``operation`` and those after it, up to the next one that has to be awaited."""
     cancelled = threading.Event()
 
     def work() -> Operation | _Done:

@@ -187,9 +187,6 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
     """Collect names of documents: the ids of documents and nodes, and texts as they are.
 
     ``given`` is one of them or several; ``field`` is its name in errors.
-
-    Raises:
-        InvalidInputError: An item is neither.
     """
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
@@ -210,11 +207,7 @@ def _read_text(name: str, value: object) -> str | None:
 
 
 def validate_user(name: object) -> str:
-    """Check the name of a user, and normalise it for storage.
-
-    Raises:
-        InvalidInputError: The name is no text of permitted length.
-    """
+    """Check the name of a user, and normalise it for storage."""
     user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
@@ -366,7 +359,6 @@ class Baseline:
         ones, the weight of ``z`` in the mean is negligible, and only the count is changed.
 
         Args:
-            z: The outcome to remove.
             later: Outcomes that entered after ``z`` and are still in effect, oldest first.
         """
         if len(later) > MOST_LATER:

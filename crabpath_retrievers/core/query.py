@@ -158,11 +158,7 @@ class Query:
 
     @classmethod
     def from_options(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
-        """Check the options of a question, and normalise its texts for storage.
-
-        Raises:
-            InvalidInputError: The text is empty, or an option cannot be used.
-        """
+        """Check the options of a question, and normalise its texts for storage."""
         if not isinstance(text, str):
             msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
             raise InvalidInputError(msg)
@@ -233,9 +229,6 @@ def parse_moment(name: str, value: object) -> datetime:
     """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is no date.
     """
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
@@ -247,9 +240,6 @@ def parse_text(name: str, value: object) -> str:
     """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none of these.
     """
     text = _spell(value)
     if text is None:
@@ -380,9 +370,6 @@ def parse_path(name: str, value: object) -> Path:
     """Parse a path and expand ``~``; it need not exist.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is no path.
     """
     why = ""
     try:
@@ -442,12 +429,6 @@ def find_namespace(configurable: Mapping[str, Any]) -> str | None:
     3. ``namespace``, then ``user_id``, of the configuration itself.
 
     Blank texts are skipped: a LangGraph server without authentication writes one.
-
-    Args:
-        configurable: ``config["configurable"]`` of a LangChain run.
-
-    Returns:
-        None if none is given: then the retriever's own namespace applies.
     """
     runtime = configurable.get(_RUNTIME)
     places = getattr(runtime, "context", None), configurable
@@ -489,9 +470,6 @@ def parse_label(name: str, value: object) -> str:
     """Check the type of a task or an action, or another label, and normalise it for storage.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The label is no text, is blank or is too long.
     """
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
@@ -508,9 +486,6 @@ def require_number(
     """Check that a number is from ``least`` to ``most``, and return it.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none.
     """
     number = to_plain(value)
     if not is_number(number) or not least <= number <= most:
@@ -535,9 +510,6 @@ def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -
     """Check that a whole number is from ``least`` to ``most``, and return it.
 
     ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none.
     """
     count = to_plain(value)
     if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:

@@ -84,9 +84,6 @@ def read_documents(
     """Read the documents of files and directories; also return why others could not be read.
 
     ``choose`` chooses the names of the files of each path; None keeps them as they are written.
-
-    Raises:
-        InvalidInputError: As for :func:`read_folder`.
     """
     choose = choose or (lambda path: ChosenRoot(path.as_posix()))
     folders = [read_folder(path, root=choose(path)) for path in paths]
@@ -183,11 +180,7 @@ def require_path(path: Path) -> None:
 
 
 def require_documents(folders: Iterable[SourceFolder]) -> None:
-    """Refuse folders without documents: a wrong path is more likely than an emptied source.
-
-    Raises:
-        InvalidInputError: A folder has no documents with text.
-    """
+    """Refuse folders without documents: a wrong path is more likely than an emptied source."""
     for folder in folders:
         if all(is_blank(document.page_content) for document in folder.documents):
             unread = "; ".join(describe_skipped(folder.skipped))
@@ -272,7 +265,6 @@ class KnownRoots:
         """Choose the names of a file, or of the files of a directory; known files keep theirs.
 
         Args:
-            path: File or directory.
             follow: Whether a sync retires what is missing below the path, and so needs a name for
                 it.
 

@@ -626,7 +626,6 @@ def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]
 
     Args:
         source: Path or address of the file; relative links in it are resolved against this.
-        data: Its content.
 
     Returns:
         The documents, with ``source`` and, except for Markdown, a title. A file makes one; a PDF

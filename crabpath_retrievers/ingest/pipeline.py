@@ -184,7 +184,6 @@ class Ingest:
 
         Args:
             documents: Documents to add. An unchanged chunk costs one look-up.
-            chunking: How to split.
             ids: One id per document; a document replaces what was added under its id before. None
                 keeps ``Document.id``.
             cleanup: None removes only what ids replace; ``"incremental"`` also removes chunks
@@ -230,7 +229,6 @@ class Ingest:
             in_bulk: Whether to publish and link in two passes, however few the chunks; then the
                 report lists no ids.
             progress: Shows the progress of each part in chunks; None for none.
-            advance: Called with the number of files that a part has read.
             find_all: Finds the pairs to link in bulk, in this process or on a cluster.
             linking: Shows the progress of linking in bulk; None for none.
 
@@ -281,7 +279,6 @@ class Ingest:
         Args:
             documents: Documents of the index, each with its id. Stored nodes that are neither
                 among them nor in the index are removed.
-            chunking: How to split.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.

@@ -43,8 +43,6 @@ def assign_credit(
     without support, no document is credited: only the turn is.
 
     Args:
-        turn: The turn with its returned documents.
-        feedback: The outcome z, and the documents that the host named.
         supported: Support in [0, 1] by document id, attributed from the answer; None or empty if
             not known.
         weight: Weight of the feedback for this turn, in [0, 1].

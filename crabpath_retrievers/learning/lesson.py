@@ -169,14 +169,7 @@ class FeedbackLearner:
         before: NamespaceModel,
         against: Sequence[float],
     ) -> dict[str, tuple[float, float]]:
-        """Collect evidence on how far past lessons, and each memory, can be trusted.
-
-        Args:
-            read: Reads the documents of the rankings.
-            weighted: The credited turns.
-            before: The model of the namespace before this feedback.
-            against: Weights of credit by unproved givers against others.
-        """
+        """Collect evidence on how far past lessons, and each memory, can be trusted."""
         pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(against)
@@ -223,10 +216,6 @@ class Lesson:
         """Keep the reader and settings, and read the edges of the turns of ``assignment``.
 
         Args:
-            read: Reads what is known.
-            learner: The memories and the prior.
-            settings: Settings, with the knobs of the namespace.
-            assignment: The turns and their credit.
             user: Who gave the feedback; None for nobody.
             room: Number of lessons of givers who have not proved right that may still count against
                 others.
@@ -299,8 +288,6 @@ class Lesson:
         """Return the share of a turn's credit that counts, in [0, 1]; below 1 against other users.
 
         Args:
-            credited: The turn.
-            known: The stored episode of its question.
             stated: The credit by node id that the turn would add to the episode.
             share: Greatest part of the credit of others that one user may contradict.
         """

@@ -244,11 +244,6 @@ def build_note(
     """Build the change that stores a note with the unit vector ``[d]``.
 
     Args:
-        namespace: Namespace of the note.
-        kind: Kind of the note.
-        content: Text, title, edges, id and metadata.
-        vector: Unit vector of the note.
-        authority: Authority of the note.
         asked: Question that it answers; similar queries recall the note. None without one.
         beside: Further edges, such as those of :func:`build_entry_inhibitions`.
         feedback: Id of the feedback that the note comes from; None for a note that was taught.

@@ -245,9 +245,6 @@ class LearningHistory:
         """Find a snapshot by its id, or by its name within its namespace.
 
         ``namespace`` None finds an id anywhere, and a name in the default namespace.
-
-        Raises:
-            NotFoundError: There is no such snapshot.
         """
         scope = None if namespace is None else parse_namespace(namespace)
         snapshot = parse_text("snapshot", snapshot)

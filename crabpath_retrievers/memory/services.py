@@ -294,12 +294,7 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse use after closing, or in a forked process.
-
-        Raises:
-            StoreUnavailableError: They were closed.
-            ForkedError: They were open when this process was forked.
-        """
+        """Refuse use after closing, or in a forked process."""
         if self._is_forked:
             raise ForkedError
         if not self._release.alive:
@@ -460,9 +455,6 @@ def _open_graph(
     """Open the graph store of a memory, in a new directory if ``place`` is None.
 
     ``undo`` closes the store, and deletes the directory.
-
-    Returns:
-        The place; and the store.
     """
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
@@ -480,9 +472,6 @@ def _open_stores(
     """Open the vector index that belongs to a graph store.
 
     ``opened`` is the place and the store; ``undo`` closes the index.
-
-    Returns:
-        The store; the index; and the metadata of the store.
     """
     place, store = opened
     with limit_waiting(time_limit):
@@ -576,11 +565,7 @@ def add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
 
 
 def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness:
-    """Call the functions ``parts``, by name, one after the other, within a second in all.
-
-    Returns:
-        Ready, with the reason ``good``; or not ready, with the first part that failed.
-    """
+    """Call the functions ``parts``, by name, one after the other, within a second in all."""
     until = monotonic() + PATIENCE
     for name, ask in parts.items():
         try:
@@ -595,11 +580,7 @@ def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness
 
 
 def _wait_for(ask: Callable[[], object], seconds: float) -> None:
-    """Call ``ask`` in a thread, for at most ``seconds``: some drivers exceed short limits.
-
-    Raises:
-        TimeoutError: There was no answer in time.
-    """
+    """Call ``ask`` in a thread, for at most ``seconds``: some drivers exceed short limits."""
 
     def ask_briefly() -> None:
         with shorten_waiting(seconds):

@@ -491,11 +491,7 @@ class ListPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, what: str) -> "ListPlace":
-        """Read the text of a place, given where no item has this id.
-
-        Raises:
-            NotFoundError: It is no place; ``what`` names an item of the list.
-        """
+        """Read the text of a place, given where no item has this id."""
         found = _PLACE.fullmatch(text)
         if found is None:
             msg = f"there is no {what} {text!r:.250} to go on after: list from the beginning"

@@ -401,11 +401,7 @@ def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
 
 
 def require_deleting(index: VectorIndex) -> None:
-    """Refuse to delete documents from a store that is only searched.
-
-    Raises:
-        ConfigurationError: The index does not delete.
-    """
+    """Refuse to delete documents from a store that is only searched."""
     if not index.deletes:
         msg = (
             "this memory wraps a store of yours, and deletes nothing from it: delete the documents "
@@ -420,10 +416,7 @@ def find_deleted(
     """Find documents that the owner of the vector store has deleted from it.
 
     Args:
-        find_existing: Looks up ids in the owner's store.
         read: Reader of the graph store; notes are never in the owner's store.
-        ids: Ids of a few documents and notes.
-        clock: State of the namespace.
     """
     found = read.notes.get_facts(ids) if clock.notes else ()
     notes = {note.id for note in found if note.owner == clock.key}
@@ -502,9 +495,7 @@ class NamespaceCollections:
         """Add new vectors, one write per namespace; delete those whose rows are gone afterwards.
 
         Args:
-            store: The graph store.
             entries: The vectors; without collections they are not added.
-            mark: Takes the entries off their queue.
             find: Selects the ids of a namespace that the graph store still has.
         """
         groups: dict[int, list[CollectionEntry]] = {}

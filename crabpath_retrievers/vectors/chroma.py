@@ -91,7 +91,6 @@ class ChromaIndex(VectorIndex):
         """Keep an existing collection.
 
         Args:
-            collection: The collection.
             batch: Most records in one write.
             where: Kind and place of the index, for messages.
         """
@@ -504,11 +503,7 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """Open a client of the server at a URL.
-
-    Yields:
-        The client, and the name of the collection in the URL.
-    """
+    """Open a client of the server at a URL; also yield the name of the collection in the URL."""
     client, name = create_client(url)
     try:
         yield client, name

@@ -78,9 +78,6 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
     """Refuse a value of ``vectors`` that names no place, before anything is created.
 
     ``place`` is that of the memory; None for a temporary one.
-
-    Raises:
-        ConfigurationError: The value names no place, or needs another database.
     """
     find_directory(vectors)
     if not isinstance(vectors, str):
@@ -129,17 +126,7 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the index that ``vectors`` describes; None opens the one that the memory remembers.
-
-    Args:
-        vectors: Place of the vectors, or the index or store itself.
-        location: Place of the memory.
-        store: The graph store.
-        meta: Metadata of the store.
-
-    Raises:
-        ConfigurationError: ``vectors`` describes none.
-    """
+    """Open the index that ``vectors`` describes; None opens the one that the memory remembers."""
     if is_pgvector(vectors, meta):
         index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
             store
@@ -310,11 +297,7 @@ def _is_file(file: Path) -> bool:
 
 
 def _exists_at_url(text: str) -> tuple[bool, str]:
-    """Check whether the database at a URL holds a memory.
-
-    Returns:
-        Whether it does; and the URL without password.
-    """
+    """Check whether the database at a URL holds a memory; also return the URL without password."""
     if (file := find_database_file(text)) is not None:  # an engine would create it
         return _is_file(file), text
     engine = open_engine(text)

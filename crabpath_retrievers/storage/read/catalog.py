@@ -232,9 +232,6 @@ class Catalog(Queries):
         """Find the place of the chunk with this id, or read the text of a place.
 
         ``owner`` is that of :meth:`list_nodes`.
-
-        Raises:
-            NotFoundError: There is no such chunk.
         """
         query = sa.select(nodes.c.key, contents.c.source)
         query = query.join(contents, contents.c.node == nodes.c.key)

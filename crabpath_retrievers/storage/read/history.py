@@ -69,11 +69,7 @@ class FeedbackFilter(NamedTuple):
         namespace: str | None,
         token: str | None = None,
     ) -> "FeedbackFilter":
-        """Make a filter from fields that are checked; None for a field matches all.
-
-        Raises:
-            InvalidInputError: A field cannot be used.
-        """
+        """Make a filter from fields that are checked; None for a field matches all."""
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -287,11 +283,7 @@ class HistoryQueries(Queries):
         return about[:limit]
 
     def find_place(self, name: str, namespace: str | None) -> ListPlace:
-        """Find the place of the feedback with this id, or read the text of a place.
-
-        Raises:
-            NotFoundError: There is no such feedback.
-        """
+        """Find the place of the feedback with this id, or read the text of a place."""
         state = self.get_feedback_state(name, namespace)
         return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 
@@ -395,7 +387,6 @@ class HistoryQueries(Queries):
         Changes of edges that have no weight now are left out.
 
         Args:
-            clock: The clock of the namespace.
             limit: Most changes.
             source: Only changes of edges from the node with this key; None for any.
             target: Only changes of edges to the node with this key; None for any.

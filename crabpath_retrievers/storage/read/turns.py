@@ -341,7 +341,6 @@ class TurnLog(Queries):
         """Read the last turns of one conversation before a time, newest first, judged or not.
 
         Args:
-            namespace: Name of the namespace.
             until: The time, in seconds since the epoch.
             turns: Most turns.
             seconds: How long before ``until`` the turns may be.

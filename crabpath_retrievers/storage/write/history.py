@@ -42,9 +42,6 @@ def undo_feedback(
     """Subtract all stored effects of feedback, on notes as well, and free its turns.
 
     Args:
-        tx: The transaction.
-        name: Name of the namespace.
-        cause: Id of the feedback.
         version: Version of the namespace that the caller read.
         model: Ranking model without the feedback, as JSON.
         note: Reason to store; None leaves the status, of feedback that waits again.
@@ -251,11 +248,7 @@ def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
 
 
 def forget_namespace(tx: Transaction, name: str) -> dict[str, int]:
-    """Delete a namespace with its turns, feedback, learned state, notes and snapshots.
-
-    Returns:
-        How many rows were deleted, by table.
-    """
+    """Delete a namespace with all that it has; return the number of deleted rows by table."""
     tx.touches_corpus = True
     key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone
     deleted = {"feedback": tx.delete(s.feedback, s.feedback.c.namespace == name)}
