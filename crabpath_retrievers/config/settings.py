@@ -363,10 +363,7 @@ def apply_knobs(settings: Settings, text: str | None) -> Settings:
 
 
 def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
-    """Return the tier thresholds of a namespace, with its knobs as stored (JSON).
-
-    None, or knobs that cannot be read, leave the thresholds as they are.
-    """
+    """Return the tier thresholds of a namespace, with its knobs as stored (JSON)."""
     knobs = _parse_or_ignore(text)
     if _REFLEX not in knobs:
         return tiers

@@ -184,10 +184,7 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """Collect names of documents: the ids of documents and nodes, and texts as they are.
-
-    ``given`` is one of them or several; ``field`` is its name in errors.
-    """
+    """Collect names of documents: the ids of documents and nodes, and texts as they are."""
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):
@@ -196,10 +193,7 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _read_text(name: str, value: object) -> str | None:
-    """Normalise a text for storage; None for None or a blank one.
-
-    ``name`` is that of the field in errors.
-    """
+    """Normalise a text for storage; None for None or a blank one."""
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
@@ -257,10 +251,7 @@ class Credit:
 
 
 def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
-    """Validate a number in [``least``, 1], where -1 is failure and 1 is success.
-
-    ``name`` is that of the field in errors.
-    """
+    """Validate a number in [``least``, 1], where -1 is failure and 1 is success."""
     return require_number(name, value, least, 1.0)
 
 

@@ -222,8 +222,6 @@ def to_readable(name: str) -> str:
 def _read_unchanged(file: Path, largest: int | None) -> bytes | None:
     """Read a file that does not change meanwhile; None if it has more than ``largest`` bytes.
 
-    ``largest`` None sets no bound.
-
     Raises:
         InvalidInputError: The file changed during three attempts.
     """

@@ -350,10 +350,7 @@ class Ingest:
         return replace(part, nodes=embedded)
 
     def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
-        """Publish and link what a plan changes, batch by batch.
-
-        ``advance`` gets the number of chunks of each batch.
-        """
+        """Publish and link what a plan changes, batch by batch."""
         for batch in self._make_batches(plan):
             embedded = self._embed(batch, plan)
             if self.index.removal:
@@ -394,10 +391,7 @@ class Ingest:
     def _publish_unlinked(
         self, nodes: Sequence[Node], removed: Sequence[str], words: Mapping[str, IndexedWords]
     ) -> None:
-        """Publish a batch of whole documents with their vectors, in the order of the nodes.
-
-        ``removed`` are the ids of nodes to delete; ``words`` are by digest, as far as known.
-        """
+        """Publish a batch of whole documents with their vectors, in the order of the nodes."""
         language = self.store.language
         known = tuple(
             words.get(node.digest) or IndexedWords.from_text(node.title, node.content, language)
@@ -530,10 +524,7 @@ class Ingest:
         self._finish()
 
     def _publish_at_once(self, part: Batch, stored: AbstractSet[str]) -> None:
-        """Publish and link a batch in one transaction, which also writes its vectors.
-
-        ``stored`` are the ids of the nodes that were visible before.
-        """
+        """Publish and link a batch in one transaction, which also writes its vectors."""
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
         given = (part.nodes, words, part.removed)

@@ -113,8 +113,6 @@ class FeedbackLearner:
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
-        ``stored`` is the feedback, ``assignment`` its turns and credit.
-
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime; and a note for the receipt on what is ignored or
@@ -249,8 +247,6 @@ class Lesson:
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add the changes that follow from one turn.
 
-        ``baseline`` is the usual outcome of the namespace.
-
         Returns:
             The turn, with its credit scaled down if it contradicts other users.
         """
@@ -363,10 +359,7 @@ class Lesson:
             }
 
     def _learn_pairs(self, turn: Turn, credit: Credit, fair: Credit) -> Iterator[LearnedDelta]:
-        """Yield the changes of existing edges between pairs; keep new edges and counts for later.
-
-        ``fair`` is the credit with the blame shared out.
-        """
+        """Yield changes of existing edges between pairs; keep new edges and counts for later."""
         learning = self._learning
         known = self._known_weights, self._known_counts, learning
         habitual = self._settings.tiers.habitual
@@ -480,10 +473,7 @@ class Lesson:
         self._episodes[change.id] = change
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """Return the changes to write; those at nodes that no longer exist are left out.
-
-        ``cause`` is the id of the feedback.
-        """
+        """Return the changes to write; those at nodes that no longer exist are left out."""
         keys = {node: known.key for node, known in self._nodes.items()}
         moves = list[LearnedDelta]()
         for edge, moved in self._moves.items():

@@ -282,10 +282,7 @@ def _compare_places(
 
 
 def _summarize(group: str, labels: str, scores: Floats) -> Lift:
-    """Summarise one group of turns with the same kind of ``labels``.
-
-    ``scores`` are those of the learned and of the frozen ranking, shape ``[n, 2]``.
-    """
+    """Summarise one group of turns with the same kind of ``labels``."""
     differences = scores[:, 0] - scores[:, 1]
     learned, frozen = (round(float(mean), 4) for mean in scores.mean(axis=0))
     return Lift(

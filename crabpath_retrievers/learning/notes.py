@@ -219,10 +219,7 @@ def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = 
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
-    """Return a fingerprint of a note; two are equal if nothing of the note has changed.
-
-    ``query`` is the question that the note answers; None without one.
-    """
+    """Return a fingerprint of a note; two are equal if nothing of the note has changed."""
     targets = (*content.related, "", *content.wrong)
     metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
     return hash_texts(

@@ -483,10 +483,7 @@ class RetrievedTurn:
 
 
 def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
-    """Find the turns of retrieved documents; none if another retriever returned them.
-
-    ``run_id`` and ``place`` are those of the host's run, for the result.
-    """
+    """Find the turns of retrieved documents; none if another retriever returned them."""
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}

@@ -196,10 +196,7 @@ class LearningHistory:
     def delete_vectors(
         self, store: Store, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
-        """Delete the vectors of those ``episodes`` and ``notes`` that a store no longer has.
-
-        ``namespace`` is a key; episodes and notes are given by id.
-        """
+        """Delete the vectors of those ``episodes`` and ``notes`` that a store no longer has."""
         remaining = set(store.learned.episode_ids(namespace))
         gone = [one for one in episodes if one not in remaining]
         self.episodes.delete(store, namespace, gone)

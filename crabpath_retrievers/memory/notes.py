@@ -78,10 +78,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """Check the fields of a note, and normalise them for storage.
-
-    ``wrong`` are ids of nodes that the note contradicts.
-    """
+    """Check the fields of a note, and normalise them for storage."""
     title, name = fields.get("title", ""), fields.get("id")
     untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -192,10 +189,7 @@ def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> ListPlac
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Find the ids of a turn's documents that a text contradicts in nearly the same words.
-
-    ``logged`` is the turn.
-    """
+    """Find the ids of a turn's documents that a text contradicts in nearly the same words."""
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch

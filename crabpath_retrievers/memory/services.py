@@ -348,10 +348,7 @@ class Services:
             self.notes.forget(clock.key)
 
     def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Find the k nodes nearest to the node ``node_id``, nearest first: keys and similarities.
-
-        ``links`` does the reading.
-        """
+        """Find the k nodes nearest to a node, nearest first: keys and similarities."""
         read = cast("Reader", links.source)
         (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)

@@ -250,10 +250,7 @@ class Replica:
         raise ConfigurationError(msg)
 
     def _measure(self, found: _Found, written: int) -> None:
-        """Store how far the replica is behind: as far as its newest replayed position is old.
-
-        ``found`` is what the replica said; the primary has written up to position ``written``.
-        """
+        """Store how far the replica is behind: as far as its newest replayed position is old."""
         assert found.replayed is not None  # noqa: S101
         self._replayed = found.replayed
         samples = self._samples

@@ -304,8 +304,6 @@ def find_ids(
 ) -> Sequence[str]:
     """Find the ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
 
-    ``filter`` is a condition on metadata; None for none.
-
     Raises:
         InvalidInputError: The index reads no filters, or does not return ids.
     """
@@ -428,10 +426,7 @@ def find_deleted(
 def find_differing(
     catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
 ) -> Iterator[str]:
-    """Find the ids of chunks whose vector is missing in an index, or is another one there.
-
-    ``read_vectors`` reads vectors of the index by id.
-    """
+    """Find the ids of chunks whose vector is missing in an index, or is another one there."""
     for part in split_batches(catalog.chunk_ids(), _COMPARED):
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():

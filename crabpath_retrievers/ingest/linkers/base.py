@@ -225,10 +225,7 @@ class LinkLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return links from the new nodes, stored links to them, and links that are ambiguous now.
-
-        Arguments are as for :meth:`PairLinker.find`.
-        """
+        """Return links from new nodes, stored links to them, and links that are ambiguous now."""
         keys = [node.key for node in new]
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:

@@ -213,8 +213,6 @@ class HistoryQueries(Queries):
     ) -> FeedbackState | None:
         """Read the state of feedback by its id; None for an unknown id.
 
-        ``namespace`` is a name; None looks in all.
-
         Raises:
             InvalidInputError: No namespace is given, and several have feedback with this id.
         """
@@ -325,10 +323,7 @@ class HistoryQueries(Queries):
         return [(name, space) for name, space in self._rows(query)]
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
-        """Read the effects of a feedback; None if none are stored.
-
-        ``namespace`` is a key.
-        """
+        """Read the effects of a feedback; None if none are stored."""
         e, later = feedback_effects.c, feedback_effects.alias().c
         query = sa.select(e.sequence, e.record, e.ranker)
         rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))

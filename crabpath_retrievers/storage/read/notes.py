@@ -70,10 +70,7 @@ def find_text_id(note: str) -> str:
 
 
 def build_note_episode_id(key: int, query: str) -> str:
-    """Build the id of the episode by which similar questions recall a note.
-
-    ``key`` is that of the note, ``query`` the question that the note answers.
-    """
+    """Build the id of the episode by which similar questions recall a note."""
     return f"note-{key}-{sha256(query.encode()).hexdigest()[:16]}"
 
 
@@ -223,10 +220,7 @@ class NoteQueries(Queries):
         return [NoteOrigin(*row) for row in rows]
 
     def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
-        """List the latest corrections of nodes, and of notes that correct these, newest first.
-
-        ``keys`` are those of the nodes; at most ``limit`` corrections are listed.
-        """
+        """List the latest corrections of nodes, and of notes that correct these, newest first."""
         rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
         return [Correction(*row) for row in rows]
 

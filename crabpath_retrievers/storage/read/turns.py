@@ -208,10 +208,7 @@ class TurnLog(Queries):
     """Reads of turn records."""
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
-        """Read the record of a turn, by its id or by the run id of the host.
-
-        ``namespace`` is a name; None looks in all.
-        """
+        """Read the record of a turn, by its id or by the run id of the host."""
         found = self.find(turn_id, namespace=namespace)
         if found is None:
             msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"

@@ -75,10 +75,7 @@ def undo_feedback(
 
 
 def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
-    """Subtract all that a feedback changed, except in the model and in notes.
-
-    ``name`` is that of the namespace; ``space`` and ``effects`` are its row and theirs.
-    """
+    """Subtract all that a feedback changed, except in the model and in notes."""
     last = _find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
@@ -135,8 +132,6 @@ def _subtract_counts(
 
 def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
     """Copy the learned state of a namespace to a snapshot with the id ``identity``.
-
-    ``name`` is unique within the namespace; None for a snapshot without one.
 
     Raises:
         ConflictError: There is no such namespace.
@@ -205,10 +200,7 @@ def apply_snapshot(tx: Transaction, identity: str) -> None:
 
 
 def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
-    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped.
-
-    ``namespace`` and ``name`` are key and name of the namespace.
-    """
+    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped."""
     learned = [
         table
         for table in SNAPSHOT_TABLES

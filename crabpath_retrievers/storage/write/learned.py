@@ -503,10 +503,7 @@ def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
 def _take_back_blame(
     tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
 ) -> None:
-    """Remove from a feedback's effects, ``record``, the blame of some documents.
-
-    ``about`` has their ids by key.
-    """
+    """Remove from a feedback's effects, ``record``, the blame of some documents."""
     counts = [row for row in record["usage"] if row[0] in about]
     lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
     add_usage(tx, c.AddUsage(namespace, lost))

@@ -84,8 +84,6 @@ def _write_node(
 ) -> int:
     """Write the node of a note, and delete its former content; return its key.
 
-    ``namespace`` is a key; ``payload`` is that of the node.
-
     Raises:
         InvalidInputError: The id is that of a document.
     """
