@@ -22,8 +22,8 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.memory.services import OpenOptions
+from crabpath_retrievers.storage import ReadOnlyStore
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
