@@ -11,7 +11,7 @@ from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers import Edge, EdgeKind, Feedback
 from crabpath_retrievers.core.records import Authority
-from crabpath_retrievers.parts.typed_graph.queries import TypedQueries
+from crabpath_retrievers.parts.typed_graph import TypedQueries
 from tests.seams import make_change, wrap_function
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left

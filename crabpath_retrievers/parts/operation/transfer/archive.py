@@ -29,7 +29,7 @@ from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, SchemaVersionError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
-from crabpath_retrievers.parts.operation.maintenance.health import HealthReport
+from crabpath_retrievers.parts.operation.maintenance import HealthReport
 from crabpath_retrievers.rerank.learned import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
