@@ -43,7 +43,7 @@ from crabpath_retrievers.core.text import (
     to_printable,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Ranker
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore

@@ -31,32 +31,28 @@ from crabpath_retrievers.core.text import hash_question, to_texts
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
 from crabpath_retrievers.learning.notes import learn_notes
-from crabpath_retrievers.learning.rules.credit import (
+from crabpath_retrievers.learning.rules import (
     DocumentRecord,
     assign_episode_credit,
     assign_hindsight_credit,
+    compute_policy_gradient,
     compute_reward_decay,
+    count_turn_steps,
+    get_known_credit,
     has_proved_right,
+    infer_co_use,
     limit_share,
+    penalise_skips,
     share_blame,
     split_voices,
-)
-from crabpath_retrievers.learning.rules.edges import (
-    count_turn_steps,
-    infer_co_use,
-    penalise_skips,
     sum_steps,
     update_co_retrieval,
     update_co_use,
     update_inhibition,
 )
-from crabpath_retrievers.learning.rules.policy_gradient import (
-    compute_policy_gradient,
-    get_known_credit,
-)
 from crabpath_retrievers.regions import RegionIndex
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.learned import (
+from crabpath_retrievers.rerank import (
+    FEATURES,
     Posterior,
     count_against,
     count_lift,

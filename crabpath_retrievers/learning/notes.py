@@ -25,7 +25,7 @@ from crabpath_retrievers.core.records import (
 )
 from crabpath_retrievers.core.text import count_words, hash_texts, normalise, normalise_name
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
-from crabpath_retrievers.learning.rules.edges import (
+from crabpath_retrievers.learning.rules import (
     MIN_INHIBITION,
     compute_inhibition_step,
     find_entry,

@@ -9,7 +9,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
-from crabpath_retrievers.rerank.learned import Posterior
+from crabpath_retrievers.rerank import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store

@@ -47,7 +47,7 @@ from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions import RegionIndex
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels

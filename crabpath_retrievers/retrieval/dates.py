@@ -14,7 +14,7 @@ from crabpath_retrievers.config import DateSettings
 from crabpath_retrievers.core.metadata import parse_date
 from crabpath_retrievers.core.records import Candidate, Node, stack_vectors, stretch_cosine
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.rerank.features import Evidence
+from crabpath_retrievers.rerank import Evidence
 
 _DatedText: TypeAlias = tuple[Node, datetime, datetime | None]  # valid from when, until when
 _log = logging.getLogger(__name__)

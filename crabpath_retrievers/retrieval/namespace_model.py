@@ -17,9 +17,17 @@ from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Candidate, Vector
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions import RegionIndex, list_tried_actions
-from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
-from crabpath_retrievers.rerank.learned import SCALED_FEATURES, Posterior, Reliability, remove_gain
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import (
+    FEATURES,
+    PASSES,
+    SCALED_FEATURES,
+    USES,
+    Matrix,
+    Posterior,
+    Ranker,
+    Reliability,
+    remove_gain,
+)
 from crabpath_retrievers.retrieval.episodes import (
     EpisodeMemory,
     EpisodeQuery,

@@ -33,8 +33,7 @@ from crabpath_retrievers.core.records import (
     make_turn_id,
 )
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
-from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.rerank.ranker import apply_tag_hints
+from crabpath_retrievers.rerank import Evidence, apply_tag_hints
 from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
 from crabpath_retrievers.retrieval.dates import date_candidates

@@ -30,8 +30,7 @@ from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocume
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, SchemaVersionError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
 from crabpath_retrievers.parts.operation.maintenance import HealthReport
-from crabpath_retrievers.rerank.learned import Posterior, remove_gain
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Posterior, Ranker, remove_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage import schema as s
