@@ -25,7 +25,7 @@ from crabpath_retrievers.core.changes import RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
-from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers.routing import ActionStatistics
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.walk import Clock
 

@@ -17,10 +17,10 @@ from typing import NamedTuple, NoReturn
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
 from crabpath_retrievers.ingest.chunking import name_first
-from crabpath_retrievers.ingest.parsers import parse_file
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.nodes import put_meta
 
@@ -113,7 +113,7 @@ def read_folder(path: Path, *, root: ChosenRoot, largest: int | None = None) -> 
                 folder.skipped[source] = f"larger than {largest:,} bytes"
                 continue
             try:
-                documents, skipped = parse_file(source, data)
+                documents, skipped = _parse(source, data)
             except (InvalidInputError, MissingExtraError) as error:
                 folder.skipped[source] = str(error)
                 continue
@@ -157,11 +157,18 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
     try:
         data = _read_unchanged(file.path, None)
         assert data is not None  # noqa: S101  there is no bound
-        return parse_file(file.source, data)
+        return _parse(file.source, data)
     except OSError as error:
         return [], {file.source: f"cannot be read ({error.strerror})"}
     except (InvalidInputError, MissingExtraError) as error:
         return [], {file.source: str(error)}
+
+
+def _parse(source: str, data: bytes) -> tuple[list[Document], dict[str, str]]:
+    """Parse the content of a file; also return why parts of it cannot be read."""
+    part = load_part("crabpath_retrievers.parts.file_formats")
+    parse: Callable[[str, bytes], tuple[list[Document], dict[str, str]]] = part.parse_file
+    return parse(source, data)
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> list[str]:

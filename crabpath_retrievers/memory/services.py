@@ -53,7 +53,7 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
-from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.routing import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
@@ -490,9 +490,10 @@ def _router_of(router: Any) -> Router:
     if is_router and not isinstance(router, type):
         ready: Router = router
         return ready
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
-
-    return ChatModelRouter(router)
+    made: Router = load_part("crabpath_retrievers.parts.chat_router.chat_model").ChatModelRouter(
+        router
+    )
+    return made
 
 
 def _require_linker(linker: Any) -> Linker:

@@ -34,7 +34,7 @@ from crabpath_retrievers.retrieval.episodes import (
     NoteMemory,
     PastTurns,
 )
-from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers.routing import ActionStatistics
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import UsageCounts
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache

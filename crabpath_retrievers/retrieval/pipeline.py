@@ -40,7 +40,7 @@ from crabpath_retrievers.retrieval.dates import date_candidates
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.walk import Walk, Walker
-from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
+from crabpath_retrievers.routing import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier

@@ -26,7 +26,7 @@ from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import quote_as_json, to_storable
-from crabpath_retrievers.routing.policy import ActionStatistics, RoutingRequest
+from crabpath_retrievers.routing import ActionStatistics, RoutingRequest
 
 
 @dataclass(frozen=True, slots=True)
