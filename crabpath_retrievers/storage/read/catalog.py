@@ -265,15 +265,6 @@ class Catalog(Queries):
                 found.append(json.loads(metadata))
         return [metadata for metadata in found if isinstance(metadata, dict)]
 
-    def find_outer_sources(self) -> list[str]:
-        """Find the first and the last source that are absolute paths; empty without any."""
-        bounds = (contents.c.source >= "/", contents.c.source < "0")  # "0" follows "/"
-        ends = [
-            self._scalar(sa.select(end(contents.c.source)).where(*bounds))
-            for end in (sa.func.min, sa.func.max)
-        ]
-        return [source for source in ends if source is not None]
-
     def find_chunks(
         self,
         *,
