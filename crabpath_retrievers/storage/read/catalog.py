@@ -286,17 +286,6 @@ class Catalog(Queries):
             found |= {row.id: StoredChunk(*row) for row in self._rows_in(query, column, values)}
         return list(found.values())
 
-    def find_titled(self, titles: Sequence[str]) -> dict[str, list[str]]:
-        """Ids of the visible documents with these titles, by title; reads the whole corpus."""
-        found: dict[str, list[str]] = {}
-        if not titles:
-            return found
-        query = sa.select(nodes.c.title, contents.c.document).distinct()
-        query = query.join(contents, contents.c.node == nodes.c.key).where(nodes.c.owner == 0)
-        for title, document in self._rows_in(query, nodes.c.title, titles):
-            found.setdefault(title, []).append(document)
-        return found
-
     def find_replaced(
         self, ids: Iterable[str], documents: Iterable[str], sources: Iterable[str]
     ) -> dict[str, StoredChunk]:

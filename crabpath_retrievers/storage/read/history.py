@@ -178,14 +178,6 @@ class HistoryQueries(Queries):
             raise InvalidInputError(msg)
         return FeedbackState(*rows[0]) if rows else None
 
-    def find_replayed(self, names: Sequence[str], namespace: str) -> set[str]:
-        """Select the names that are ids of feedback or of hosts' runs in a namespace."""
-        given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
-        asked = sa.select(turns.c.run_id).join(namespaces, namespaces.c.key == turns.c.namespace)
-        rows = self._rows_in(given, feedback.c.id, names)
-        own = asked.where(namespaces.c.name == namespace)
-        return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
-
     def find_feedback(
         self,
         giver: FeedbackFilter,
