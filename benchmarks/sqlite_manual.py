@@ -11,7 +11,7 @@ from pathlib import Path
 from crabpath_lab.datasets import Dataset, make_passage
 from crabpath_lab.datasets.beir import write_beir
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.parsers import parse_html
+from crabpath_retrievers.parts.file_formats import parse_html
 
 _QUESTIONS = Path(__file__).with_name("sqlite_questions.json")
 # Lists of what other pages say, histories and diagrams.

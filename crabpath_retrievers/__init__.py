@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.learning import MemoryLearning, MemoryNamespaces
     from crabpath_retrievers.memory.services import Readiness
+    from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
+    from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -78,9 +80,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
-    from crabpath_retrievers.routing.model_client import RouterSettings
-    from crabpath_retrievers.routing.policy import (
+    from crabpath_retrievers.routing import (
         ActionStatistics,
         Decision,
         RouterChoice,
@@ -230,9 +230,9 @@ _MODULES = {
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
-    "routing.model_client": "RouterSettings",
-    "routing.chat_model": "ChatModelRouter",
-    "routing.policy": (
+    "parts.chat_router.model_client": "RouterSettings",
+    "parts.chat_router.chat_model": "ChatModelRouter",
+    "routing": (
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",

@@ -95,7 +95,7 @@ from crabpath_retrievers.memory.services import (
 )
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
-from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.routing import Router
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.vectors.opening import MemoryInfo, VectorPlace, describe

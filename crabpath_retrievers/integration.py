@@ -63,11 +63,11 @@ from crabpath_retrievers.learning.outcomes import (
     parse_output,
     record_outcome,
 )
-from crabpath_retrievers.learning.rules.verdicts import make_event_feedback
+from crabpath_retrievers.learning.rules import make_event_feedback
 from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
-from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.routing import Router
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
     load_default_embeddings,

@@ -25,7 +25,7 @@ from crabpath_retrievers.core.changes import RegionKey, TransitionCount
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
-from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers.routing import ActionStatistics
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.walk import Clock
 
@@ -55,10 +55,7 @@ class Hubs:
         return dict(zip(self.keys, self.ids, strict=True))
 
     def nearest(self, vectors: NDArray[np.floating[Any]]) -> list[int]:
-        """Return the keys of the hubs nearest to unit vectors, shape ``[n, d]``; ties: the oldest.
-
-        Raises as :meth:`compare`.
-        """
+        """Return keys of the hubs nearest to unit vectors, shape ``[n, d]``; ties: the oldest."""
         best = self.compare(vectors).argmax(axis=1)
         return [self.keys[index] for index in best.tolist()]
 
@@ -122,9 +119,6 @@ class RegionIndex:
     def hubs(self, level: int, version: int | None = None, read: Reader | None = None) -> Hubs:
         """Return the hubs of a level.
 
-        ``version`` is that of the hubs; None reads it. ``read`` does the reading; None takes the
-        store.
-
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
             NotFoundError: The level has no hub.
@@ -142,11 +136,7 @@ class RegionIndex:
     def places(
         self, vector: Vector, version: int | None = None, read: Reader | None = None
     ) -> tuple[RegionKey, ...]:
-        """Return the regions of a unit vector, shape ``[d]``, whole corpus first.
-
-        ``version`` is that of the hubs; None reads it. ``read`` does the reading; None takes the
-        store.
-        """
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
         read = read or self._store
         cache, row = self._read_cache(read, version), np.asarray(vector)[None]
         nearest_keys = [
@@ -325,10 +315,7 @@ class SuccessModel:
         return self._counts.get((last, task, action), (0.0, 0.0))[0]
 
     def measure_width(self, action: str, task: str = ANY_TASK) -> float:
-        """Return half of the 95 % interval of :meth:`success`: 1.96 deviations of its posterior.
-
-        ``task`` is the type of task; empty for any.
-        """
+        """Return half of the 95 % interval of :meth:`success`: 1.96 deviations of its posterior."""
         mean = self.success(action, task)
         trials = self.trials(action, task if task in self.tasks else ANY_TASK)
         return _DEVIATIONS * math.sqrt(mean * (1.0 - mean) / (trials + self._strength + 1.0))
@@ -344,10 +331,7 @@ class SuccessModel:
         return estimate
 
     def quality(self, task: str = ANY_TASK) -> float:
-        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1).
-
-        ``task`` is the type of task; empty for any.
-        """
+        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
             for position in range(self._depth):
@@ -356,10 +340,7 @@ class SuccessModel:
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Return the mean of a Beta posterior after ``trials``, of which ``wins`` were won.
-
-        ``prior`` is the mean before them.
-        """
+        """Return the mean of a Beta posterior after ``trials``, of which ``wins`` were won."""
         # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 

@@ -22,8 +22,8 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.memory.services import OpenOptions
+from crabpath_retrievers.storage import ReadOnlyStore
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
@@ -151,11 +151,7 @@ def _list_search_problems(
 
 
 def _require_no_other_memory(path: str | Path) -> None:
-    """Refuse a path with a memory that has documents and vectors of its own.
-
-    Raises:
-        ConfigurationError: The path has such a memory, which is not changed.
-    """
+    """Refuse a path with a memory that has documents and vectors of its own."""
     place = place_of(path)
     try:
         require_existing(place)
@@ -174,11 +170,7 @@ def _require_no_other_memory(path: str | Path) -> None:
 def _require_same_store(
     memory: CrabPath, index: VectorStoreIndex, documents: Sequence[Document]
 ) -> None:
-    """Refuse a store that contains no document of an existing memory, such as an empty one.
-
-    Raises:
-        ConfigurationError: It is another store; the memory is not changed.
-    """
+    """Refuse a store that contains no document of an existing memory, such as an empty one."""
     known = memory.store.catalog.all_ids()
     named = {document.id for document in documents}
     for part in split_batches(known):

@@ -39,8 +39,8 @@ from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import store as storage
 from crabpath_retrievers.vectors import embedder
+from tests.seams import wrap_function
 
 _HANGS = 360.0  # seconds; other tests that take too long have been ended before
 
@@ -153,7 +153,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     settings = chromadb.Settings(anonymized_telemetry=False)
     chromadb.PersistentClient(path=str(place / "chroma"), settings=settings).close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "open_engine", copy_of_store(place / "store" / "graph.sqlite"))
+        wrap_function(patch, "open_engine", copy_of_store(place / "store" / "graph.sqlite"))
         chroma = copy_of_chroma(place / "chroma" / "chroma.sqlite3")
         patch.setattr(chromadb, "PersistentClient", chroma)
         patch.setattr(embedder, "load_default_embeddings", minilm.shared)

@@ -23,7 +23,7 @@ from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import GraphStore, migrations, sql_tools
 from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
 from crabpath_retrievers.storage.read import walk as corpus
@@ -48,6 +48,12 @@ _BOUNDS = {
     "bytes_remembered": (corpus, "_MAX_BYTES"),
     "asked_before_copying": (corpus, "_ASKED_OFTEN"),
     "copied": (corpus, "_MOST_COPIED"),
+    "schema_version": (store_module, "SCHEMA_VERSION"),
+    "schema_scripts": (migrations, "VERSIONS"),
+}
+_WRAPPED = {
+    "open_engine": (store_module, "open_engine"),
+    "open_cursor": (sql_tools, "open_driver_cursor"),
 }
 
 
@@ -73,10 +79,11 @@ def count_open_runs(keeper: Any) -> int:
     return len(keeper._roots) + len(keeper._runs)
 
 
-def set_bounds(patch: pytest.MonkeyPatch, **bounds: float) -> None:
+def set_bounds(patch: pytest.MonkeyPatch, **bounds: Any) -> None:
     """Set how much work is done at once, how much is kept, and from when on work is done so.
 
-    A test reaches such a bound with few documents then, or does not reach it with many.
+    A test reaches such a bound with few documents then, or does not reach it with many. The schema
+    is such a bound, too: its version, and the folder of the scripts that lead to it.
     """
     for name, bound in bounds.items():
         patch.setattr(*_BOUNDS[name], bound)
@@ -87,14 +94,18 @@ def finish_learning(memory: CrabPath) -> None:
     memory._services.recorder._worker.drain()
 
 
-def get_remembered_texts(store: GraphStore) -> Any:
-    """Return the cache in which a store remembers what it has read of the corpus."""
-    return store.walk._memory.corpus
+def get_cache(store: GraphStore) -> Any:
+    """Return the caches of what a store has read: of the corpus, and of learned weights."""
+    return store.walk._memory
 
 
-def wrap_model(model: Any, wrap: Callable[..., Any]) -> None:
-    """Have the packaged model embed texts by a function, which gets the model's own one first."""
-    model._embed = partial(wrap, model._embed)
+def wrap_function(patch: pytest.MonkeyPatch, what: Any, wrap: Callable[..., Any]) -> None:
+    """Have another function take the place of one of these; it gets that one first.
+
+    This is one of the functions of the store, by name, or what the packaged model embeds with.
+    """
+    place = _WRAPPED[what] if isinstance(what, str) else (what, "_embed")
+    patch.setattr(*place, partial(wrap, getattr(*place)))
 
 
 _WRITERS_OF_PARTS = (

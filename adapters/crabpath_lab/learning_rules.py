@@ -13,8 +13,7 @@ from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.learning import lesson
 from crabpath_retrievers.learning.credit import CreditedTurn
-from crabpath_retrievers.learning.rules import policy_gradient
-from crabpath_retrievers.learning.rules.credit import assign_episode_credit
+from crabpath_retrievers.learning.rules import assign_episode_credit, policy_gradient
 
 _BLIND_FACTOR = 0.85
 _assign_edge_credit = policy_gradient.assign_edge_credit

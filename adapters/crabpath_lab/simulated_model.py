@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.prompt import estimate_tokens
+from crabpath_retrievers.parts.chat_router.prompt import estimate_tokens
 
 SIMULATED = "simulated"
 _MIN_LETTERS = 5  # letters of a word that is looked for

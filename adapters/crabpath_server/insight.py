@@ -18,7 +18,7 @@ from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import ForbiddenError, InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.lift import Lift, ShadowLift
-from crabpath_retrievers.parts.operation.maintenance.health import Metric
+from crabpath_retrievers.parts.operation.maintenance import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
     MAINTENANCE_STEPS,
     MaintenanceReport,

@@ -24,7 +24,7 @@ from crabpath_lab.streams.stream import score_pass
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.routing import Router
 
 DOCUMENTS_READ = 5  # documents that a chain reads
 DROPPED = 0.2  # share of the words that later passes leave out

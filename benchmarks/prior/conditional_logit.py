@@ -18,17 +18,17 @@ from sklearn.model_selection import KFold
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.rerank.features import (
+from crabpath_retrievers.rerank import (
     FEATURES,
     PASSES,
     SOURCE_FEATURES,
     USES,
     Evidence,
     Matrix,
+    Ranker,
     compute_features,
     compute_node_features,
 )
-from crabpath_retrievers.rerank.ranker import Ranker
 
 # Nothing in training files can teach these; they are set by hand, in log-odds.
 FIXED_WEIGHTS = {

@@ -15,8 +15,13 @@ from langchain_core.embeddings import Embeddings
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features
-from crabpath_retrievers.rerank.ranker import Ranker, select_best_chunks
+from crabpath_retrievers.rerank import (
+    FEATURES,
+    Evidence,
+    Ranker,
+    compute_features,
+    select_best_chunks,
+)
 
 PASSAGES = 8  # of one document: about 4,000 characters, four chunks
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)

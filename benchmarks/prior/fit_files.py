@@ -26,7 +26,7 @@ from crabpath_lab.datasets import (
 )
 from crabpath_lab.embedding import cached_embedder
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
+from crabpath_retrievers.rerank import FEATURES, SOURCE_FEATURES
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {

@@ -23,7 +23,7 @@ from crabpath_retrievers.core.records import (
     SeedRecord,
     Turn,
 )
-from crabpath_retrievers.parts.operation.maintenance.health import measure_health
+from crabpath_retrievers.parts.operation.maintenance import measure_health
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.history import advance_clock
 from crabpath_retrievers.storage.write.nodes import publish_staged, put_edges, stage_nodes

@@ -28,7 +28,7 @@ from crabpath_retrievers.learning.outcomes import (
     parse_outcome,
     select_use,
 )
-from crabpath_retrievers.learning.rules.verdicts import make_event_id
+from crabpath_retrievers.learning.rules import make_event_id
 
 FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""

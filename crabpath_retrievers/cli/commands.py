@@ -191,12 +191,7 @@ def dim(text: str) -> str:
 
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
-    """Confirm a deletion if a person can answer; a no ends the command.
-
-    Args:
-        question: What would be lost.
-        yes: Whether the answer was given beforehand.
-    """
+    """Confirm a deletion if a person can answer; a no ends the command."""
     if not yes and sys.stdin.isatty():
         typer.confirm(to_printable(question), abort=True, err=True)
 
@@ -236,11 +231,7 @@ def stored_settings(store: GraphStore) -> Settings:
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:
-    """Parse a time in ISO 8601, given to an option; None for None.
-
-    Raises:
-        InvalidInputError: The text is no such time.
-    """
+    """Parse a time in ISO 8601, given to an option; None for None."""
     try:
         return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
@@ -320,11 +311,7 @@ def _load_embedder(name: str) -> Any:
 
 
 def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
-    """Refuse a store as argument beside another as ``--store``, which would be ignored.
-
-    Raises:
-        InvalidInputError: ``--store`` was given, and names another store.
-    """
+    """Refuse a store as argument beside another as ``--store``, which would be ignored."""
     source = context.get_parameter_source("store")
     said = source is not None and source.name == "COMMANDLINE"
     if said and place_of(option) != place_of(argument):

@@ -269,10 +269,7 @@ def run_forget(
 def _confirm_forgetting(
     ids: Sequence[str], sources: Sequence[str], namespace: str | None, *, yes: bool
 ) -> None:
-    """Ask before documents, or what a namespace has learned, are deleted for good.
-
-    ``yes`` answers the question beforehand.
-    """
+    """Ask before documents, or what a namespace has learned, are deleted for good."""
     named = (
         ", ".join(ids),
         f"all of {', '.join(sources)}" if sources else "",

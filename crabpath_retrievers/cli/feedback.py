@@ -282,11 +282,7 @@ def _pull_langsmith(
     keys: list[str] | None,
     namespace: str | None,
 ) -> dict[str, int]:
-    """Record the feedback of a LangSmith project by the learner ``outside``; return counts.
-
-    ``since``, ``keys`` and ``namespace`` limit it; None takes all times, the usual keys and all
-    namespaces.
-    """
+    """Record the feedback of a LangSmith project by the learner ``outside``; return counts."""
     langsmith = load_part("crabpath_retrievers.parts.langsmith.pull")
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     options = {"since": since, "policy": policy, "namespace": namespace}

@@ -43,7 +43,7 @@ from crabpath_retrievers.core.text import (
     to_printable,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Ranker
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
@@ -133,12 +133,7 @@ class DemoResult:
 
 
 def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
-    """Index the sample and answer its questions both ways.
-
-    Args:
-        store: Directory of the memory, which stays there; it may exist already.
-        say: Receives one line per stage.
-    """
+    """Index the sample and answer its questions both ways."""
     data = read_sample()
     titles = {str(d.id): str(d.metadata["title"]) for d in data.documents}
     say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")

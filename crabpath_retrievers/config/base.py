@@ -53,11 +53,7 @@ class ValidatedSettings(BaseModel):
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in self}
 
     def require_order(self, low: str, high: str, *, equal: bool = False) -> Self:
-        """Require that field ``low`` is below ``high``, or with ``equal`` at most ``high``.
-
-        Raises:
-            InvalidInputError: It is not.
-        """
+        """Require that field ``low`` is below ``high``, or with ``equal`` at most ``high``."""
         least, greatest = getattr(self, low), getattr(self, high)
         if least > greatest or (least == greatest and not equal):
             order = "not be above" if equal else "be below"
@@ -67,11 +63,7 @@ class ValidatedSettings(BaseModel):
         return self
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        """Refuse to change settings that others may hold.
-
-        Raises:
-            InvalidInputError: Always.
-        """
+        """Refuse to change settings that others may hold."""
         kind = type(self).__name__
         msg = f"{kind} cannot be changed: use settings.replace({name}=...), which makes a copy"
         raise InvalidInputError(msg)
@@ -107,7 +99,6 @@ def complete_mapping(what: str, defaults: Mapping[Any, Any]) -> Callable[[Any], 
 
     Args:
         what: What a name denotes, for messages: "metric of health".
-        defaults: The value of every name.
     """
 
     def complete(given: Mapping[Any, Any]) -> Mapping[Any, Any]:

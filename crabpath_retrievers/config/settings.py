@@ -336,7 +336,6 @@ def load_knobs(text: str | None, settings: Settings) -> Knobs:
 
     Args:
         text: JSON of the knobs that differ from the settings; None without any.
-        settings: Settings that give the other knobs.
 
     Raises:
         StoreError: The JSON is damaged.
@@ -364,10 +363,7 @@ def apply_knobs(settings: Settings, text: str | None) -> Settings:
 
 
 def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
-    """Return the tier thresholds of a namespace, with its knobs as stored (JSON).
-
-    None, or knobs that cannot be read, leave the thresholds as they are.
-    """
+    """Return the tier thresholds of a namespace, with its knobs as stored (JSON)."""
     knobs = _parse_or_ignore(text)
     if _REFLEX not in knobs:
         return tiers

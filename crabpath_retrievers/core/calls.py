@@ -92,10 +92,7 @@ def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Oper
 
 
 def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
-    """Ask the driver to call a function that may take minutes, such as an ingest.
-
-    Arguments are as for :func:`perform`.
-    """
+    """Ask the driver to call a function that may take minutes, such as an ingest."""
     result: T = yield Operation(partial(function, *args, **kwargs), slow=True)
     return result
 
@@ -246,11 +243,7 @@ def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
 
 
 async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
-    """Perform ``operation`` and those after it, up to the next one that has to be awaited.
-
-    Returns:
-        That operation, or the end of the computation.
-    """
+    """Perform ``operation`` and those after it, up to the next one that has to be awaited."""
     cancelled = threading.Event()
 
     def work() -> Operation | _Done:
@@ -584,8 +577,6 @@ class ObservedMemory(Protocol):
 def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
     """Open a span for an operation on a memory; if the block fails, its error is recorded.
 
-    ``data_source`` is the URL of the memory without password.
-
     Yields:
         The span, which only records if its ``is_recording()`` is true.
     """
@@ -718,10 +709,7 @@ def trace_memory(
 def describe_memory(
     span: Span, data_source: str, namespace: object, more: Mapping[str, AttributeValue]
 ) -> None:
-    """Add attributes to the span of an operation on a memory, if the span records.
-
-    ``data_source`` is the URL of the memory without password; ``more`` are further attributes.
-    """
+    """Add attributes to the span of an operation on a memory, if the span records."""
     if span.is_recording():
         span.set_attribute("gen_ai.memory.store.id", data_source)
         if isinstance(namespace, str):
@@ -858,10 +846,7 @@ def count_receipt(status: str) -> None:
 
 
 def count_lesson(gained: float | None = None) -> None:
-    """Count feedback that was learned from.
-
-    ``gained`` is the gain of learning on the turns of the feedback; None if unknown.
-    """
+    """Count feedback that was learned from."""
     for instruments in _instruments:
         instruments.learned.add(1)
         if gained is not None:

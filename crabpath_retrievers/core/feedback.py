@@ -184,13 +184,7 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """Collect names of documents: the ids of documents and nodes, and texts as they are.
-
-    ``given`` is one of them or several; ``field`` is its name in errors.
-
-    Raises:
-        InvalidInputError: An item is neither.
-    """
+    """Collect names of documents: the ids of documents and nodes, and texts as they are."""
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):
@@ -199,10 +193,7 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _read_text(name: str, value: object) -> str | None:
-    """Normalise a text for storage; None for None or a blank one.
-
-    ``name`` is that of the field in errors.
-    """
+    """Normalise a text for storage; None for None or a blank one."""
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
@@ -210,11 +201,7 @@ def _read_text(name: str, value: object) -> str | None:
 
 
 def validate_user(name: object) -> str:
-    """Check the name of a user, and normalise it for storage.
-
-    Raises:
-        InvalidInputError: The name is no text of permitted length.
-    """
+    """Check the name of a user, and normalise it for storage."""
     user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
@@ -264,10 +251,7 @@ class Credit:
 
 
 def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
-    """Validate a number in [``least``, 1], where -1 is failure and 1 is success.
-
-    ``name`` is that of the field in errors.
-    """
+    """Validate a number in [``least``, 1], where -1 is failure and 1 is success."""
     return require_number(name, value, least, 1.0)
 
 
@@ -366,7 +350,6 @@ class Baseline:
         ones, the weight of ``z`` in the mean is negligible, and only the count is changed.
 
         Args:
-            z: The outcome to remove.
             later: Outcomes that entered after ``z`` and are still in effect, oldest first.
         """
         if len(later) > MOST_LATER:

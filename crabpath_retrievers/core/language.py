@@ -138,10 +138,7 @@ def require_language(code: str | None) -> str | None:
 
 
 def detect_language(text: str, tokens: Collection[str]) -> str | None:
-    """Detect the language of a text by script or frequent words; None if they tell too little.
-
-    ``tokens`` are the normalised words of the text.
-    """
+    """Detect the language of a text by script or frequent words; None if they tell too little."""
     found = _ALL_FREQUENT.intersection(tokens)
     counts = Counter(language for word in found for language in _LANGUAGES_OF[word])
     if not text.isascii():

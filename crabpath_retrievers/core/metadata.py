@@ -122,9 +122,6 @@ def require_numbers(
 
     ``records`` are metadata that were found without the comparisons by size. If ``only_dates``,
     texts are only refused if they are dates.
-
-    Raises:
-        InvalidInputError: A compared key has such texts, and no numbers.
     """
     for key in list_ordered_keys(condition):
         values = [metadata.get(key) for metadata in records]
@@ -144,11 +141,7 @@ def parse_filter(condition: Mapping[str, Any], store: str, more: Sequence[str] =
 
     Args:
         condition: The dictionary, not empty.
-        store: Name of the store, for messages.
         more: Operators that the store has besides, of :data:`OF_LISTS`.
-
-    Raises:
-        InvalidInputError: The dictionary is no filter.
     """
     parts = [p for key, value in condition.items() for p in _parse_entry(key, value, store, more)]
     if not condition:

@@ -169,7 +169,6 @@ def find_interruption(
     """Find the exception of a signal handler from which a library made an error; None if none.
 
     Args:
-        error: The error.
         known: The exception that the caller was handling before; it and its causes do not count.
             None if it was handling none.
         modules: Prefixes of the modules whose exceptions are the library's own; any other exception

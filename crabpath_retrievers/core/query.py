@@ -158,11 +158,7 @@ class Query:
 
     @classmethod
     def from_options(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
-        """Check the options of a question, and normalise its texts for storage.
-
-        Raises:
-            InvalidInputError: The text is empty, or an option cannot be used.
-        """
+        """Check the options of a question, and normalise its texts for storage."""
         if not isinstance(text, str):
             msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
             raise InvalidInputError(msg)
@@ -230,13 +226,7 @@ class Query:
 
 
 def parse_moment(name: str, value: object) -> datetime:
-    """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is no date.
-    """
+    """Parse a date or text to a moment, see :func:`parse_date`; a day or month to its end."""
     if (found := parse_date(value, last=True)) is None:
         msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
         raise InvalidInputError(msg)
@@ -244,13 +234,7 @@ def parse_moment(name: str, value: object) -> datetime:
 
 
 def parse_text(name: str, value: object) -> str:
-    """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none of these.
-    """
+    """Check a text, and normalise it for storage; ids may be numbers or UUIDs, sources paths."""
     text = _spell(value)
     if text is None:
         msg = f"{name} must be a text, not {format_value(value)}"
@@ -272,8 +256,6 @@ def _spell(value: object) -> str | None:
 def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
     """Parse one or several texts to a list; a single text is one value, not its characters.
 
-    ``name`` is that of the argument in errors.
-
     Raises:
         InvalidInputError: A value is no text, or there are more than 10,000.
     """
@@ -284,10 +266,7 @@ def parse_texts(values: Iterable[object], *, name: str = "ids") -> list[str]:
 
 
 def require_few(name: str, values: list[Any]) -> list[Any]:
-    """Return a list of at most 10,000 values; refuse a longer one.
-
-    ``name`` is that of the argument in errors.
-    """
+    """Return a list of at most 10,000 values; refuse a longer one."""
     if len(values) > MOST_IDS:
         msg = f"{name} has {len(values):,} values: give at most {MOST_IDS:,} at a time"
         raise InvalidInputError(msg)
@@ -296,8 +275,6 @@ def require_few(name: str, values: list[Any]) -> list[Any]:
 
 def parse_ids(values: object, *, name: str = "ids") -> list[str]:
     """Parse the ids of one or several documents or nodes, or objects that have an id.
-
-    ``name`` is that of the argument in errors.
 
     Raises:
         InvalidInputError: A value is or has no id, or there are more than 10,000.
@@ -323,10 +300,7 @@ def find_id(given: object) -> str | int | UUID | None:
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
-    """List the items of an iterable; refuse a text, and whatever has no items.
-
-    ``name`` is that of the argument in errors, and ``what`` says what it must be.
-    """
+    """List the items of an iterable; refuse a text, and whatever has no items."""
     try:
         if not isinstance(values, (str, bytes, bytearray, Mapping)):
             return list(values)  # type: ignore[call-overload, no-any-return]
@@ -360,8 +334,6 @@ def is_url(place: object) -> bool:
 def directory_of(name: str, value: object) -> Path:
     """Make an absolute path with ``~`` expanded; it need not exist.
 
-    ``name`` is that of the argument in errors.
-
     Raises:
         InvalidInputError: The value is no path, or its name is too long or not in UTF-8.
     """
@@ -377,13 +349,7 @@ def directory_of(name: str, value: object) -> Path:
 
 
 def parse_path(name: str, value: object) -> Path:
-    """Parse a path and expand ``~``; it need not exist.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is no path.
-    """
+    """Parse a path and expand ``~``; it need not exist."""
     why = ""
     try:
         if isinstance(value, (str, os.PathLike)) and str(value):
@@ -442,12 +408,6 @@ def find_namespace(configurable: Mapping[str, Any]) -> str | None:
     3. ``namespace``, then ``user_id``, of the configuration itself.
 
     Blank texts are skipped: a LangGraph server without authentication writes one.
-
-    Args:
-        configurable: ``config["configurable"]`` of a LangChain run.
-
-    Returns:
-        None if none is given: then the retriever's own namespace applies.
     """
     runtime = configurable.get(_RUNTIME)
     places = getattr(runtime, "context", None), configurable
@@ -486,13 +446,7 @@ def _read_member(place: object, name: str) -> Any:
 
 
 def parse_label(name: str, value: object) -> str:
-    """Check the type of a task or an action, or another label, and normalise it for storage.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The label is no text, is blank or is too long.
-    """
+    """Check the type of a task or an action, or another label, and normalise it for storage."""
     text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
         msg = (
@@ -505,13 +459,7 @@ def parse_label(name: str, value: object) -> str:
 def require_number(
     name: str, value: object, least: float = -_MAX_FLOAT, most: float = _MAX_FLOAT
 ) -> float:
-    """Check that a number is from ``least`` to ``most``, and return it.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none.
-    """
+    """Check that a number is from ``least`` to ``most``, and return it."""
     number = to_plain(value)
     if not is_number(number) or not least <= number <= most:
         kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
@@ -532,13 +480,7 @@ def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
 
 
 def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
-    """Check that a whole number is from ``least`` to ``most``, and return it.
-
-    ``name`` is that of the argument in errors.
-
-    Raises:
-        InvalidInputError: The value is none.
-    """
+    """Check that a whole number is from ``least`` to ``most``, and return it."""
     count = to_plain(value)
     if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:
         msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"

@@ -61,10 +61,7 @@ def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
-    """Find the terms of an ASCII text by regular expressions, in a third of the time.
-
-    ``common`` are words that the text also has in lower case.
-    """
+    """Find the terms of an ASCII text by regular expressions, in a third of the time."""
     for found in _ASCII_NAMES.finditer(text):
         names: list[str] = []
         for word in _ASCII_WORD.finditer(text, *found.span()):
@@ -81,11 +78,7 @@ def _find_ascii_terms(text: str, common: AbstractSet[str]) -> Iterator[tuple[str
 
 
 def _is_common(text: str, start: int, end: int, common: AbstractSet[str]) -> bool:
-    """Whether the place of a word in the text alone explains its capital letter.
-
-    ``start`` and ``end`` are the word's places, ``common`` words that the text also has in lower
-    case.
-    """
+    """Whether the place of a word in the text alone explains its capital letter."""
     if text[start:end].casefold() not in common:
         return False
     before = text[max(0, start - _NEAR) : start].rstrip(" \"'(“„«")

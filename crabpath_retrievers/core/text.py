@@ -540,7 +540,6 @@ def _list_forms(
     Stems that are cut find words with a common beginning (McNamee & Mayfield 2004).
 
     Args:
-        text: Any text.
         chosen: Language that is set for the text, None if none is; only some languages have forms.
         detected: Language otherwise, None if unknown; a word in a language's own script is in that
             language.

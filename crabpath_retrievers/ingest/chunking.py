@@ -257,10 +257,7 @@ _MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its begi
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
-    """Describe a document to a person: its source and page, else its id, else its number.
-
-    ``number`` is its place among the given documents, from 1.
-    """
+    """Describe a document to a person: its source and page, else its id, else its number."""
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
     label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"

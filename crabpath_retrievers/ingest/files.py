@@ -17,10 +17,10 @@ from typing import NamedTuple, NoReturn
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
 from crabpath_retrievers.ingest.chunking import name_first
-from crabpath_retrievers.ingest.parsers import parse_file
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.nodes import put_meta
 
@@ -84,9 +84,6 @@ def read_documents(
     """Read the documents of files and directories; also return why others could not be read.
 
     ``choose`` chooses the names of the files of each path; None keeps them as they are written.
-
-    Raises:
-        InvalidInputError: As for :func:`read_folder`.
     """
     choose = choose or (lambda path: ChosenRoot(path.as_posix()))
     folders = [read_folder(path, root=choose(path)) for path in paths]
@@ -116,7 +113,7 @@ def read_folder(path: Path, *, root: ChosenRoot, largest: int | None = None) -> 
                 folder.skipped[source] = f"larger than {largest:,} bytes"
                 continue
             try:
-                documents, skipped = parse_file(source, data)
+                documents, skipped = _parse(source, data)
             except (InvalidInputError, MissingExtraError) as error:
                 folder.skipped[source] = str(error)
                 continue
@@ -160,11 +157,18 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
     try:
         data = _read_unchanged(file.path, None)
         assert data is not None  # noqa: S101  there is no bound
-        return parse_file(file.source, data)
+        return _parse(file.source, data)
     except OSError as error:
         return [], {file.source: f"cannot be read ({error.strerror})"}
     except (InvalidInputError, MissingExtraError) as error:
         return [], {file.source: str(error)}
+
+
+def _parse(source: str, data: bytes) -> tuple[list[Document], dict[str, str]]:
+    """Parse the content of a file; also return why parts of it cannot be read."""
+    part = load_part("crabpath_retrievers.parts.file_formats")
+    parse: Callable[[str, bytes], tuple[list[Document], dict[str, str]]] = part.parse_file
+    return parse(source, data)
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
@@ -183,11 +187,7 @@ def require_path(path: Path) -> None:
 
 
 def require_documents(folders: Iterable[SourceFolder]) -> None:
-    """Refuse folders without documents: a wrong path is more likely than an emptied source.
-
-    Raises:
-        InvalidInputError: A folder has no documents with text.
-    """
+    """Refuse folders without documents: a wrong path is more likely than an emptied source."""
     for folder in folders:
         if all(is_blank(document.page_content) for document in folder.documents):
             unread = "; ".join(describe_skipped(folder.skipped))
@@ -228,8 +228,6 @@ def to_readable(name: str) -> str:
 
 def _read_unchanged(file: Path, largest: int | None) -> bytes | None:
     """Read a file that does not change meanwhile; None if it has more than ``largest`` bytes.
-
-    ``largest`` None sets no bound.
 
     Raises:
         InvalidInputError: The file changed during three attempts.
@@ -272,7 +270,6 @@ class KnownRoots:
         """Choose the names of a file, or of the files of a directory; known files keep theirs.
 
         Args:
-            path: File or directory.
             follow: Whether a sync retires what is missing below the path, and so needs a name for
                 it.
 

@@ -37,7 +37,6 @@ def find_joints(text: str, pieces: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Find how pieces of a text follow each other, where they do not say it themselves.
 
     Args:
-        text: The text.
         pieces: Its pieces in order; one that repeats is no piece of its own.
 
     Returns:

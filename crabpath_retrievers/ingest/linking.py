@@ -107,7 +107,6 @@ class Linking:
         """Link all chunks that wait for it; those of a bulk ingest as one batch, which ends it.
 
         Args:
-            find_all: Finds the pairs of a bulk ingest.
             show: Shows the progress of a bulk ingest, given its number of chunks; None for none.
         """
         with self.store.open_reader() as read:
@@ -168,11 +167,7 @@ class Linking:
 
 
 def require_edges(linker: Linker, found: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Return the edges that a linker found.
-
-    Raises:
-        InvalidInputError: ``found`` is anything else.
-    """
+    """Return the edges that a linker found."""
     what = "edges with keys of nodes, a kind that texts have, and prior and floor in [-1, 1]"
     require_result(linker, what, found, fits=isinstance(found, Iterable))
     edges = tuple(found)

@@ -184,7 +184,6 @@ class Ingest:
 
         Args:
             documents: Documents to add. An unchanged chunk costs one look-up.
-            chunking: How to split.
             ids: One id per document; a document replaces what was added under its id before. None
                 keeps ``Document.id``.
             cleanup: None removes only what ids replace; ``"incremental"`` also removes chunks
@@ -230,7 +229,6 @@ class Ingest:
             in_bulk: Whether to publish and link in two passes, however few the chunks; then the
                 report lists no ids.
             progress: Shows the progress of each part in chunks; None for none.
-            advance: Called with the number of files that a part has read.
             find_all: Finds the pairs to link in bulk, in this process or on a cluster.
             linking: Shows the progress of linking in bulk; None for none.
 
@@ -281,7 +279,6 @@ class Ingest:
         Args:
             documents: Documents of the index, each with its id. Stored nodes that are neither
                 among them nor in the index are removed.
-            chunking: How to split.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
@@ -353,10 +350,7 @@ class Ingest:
         return replace(part, nodes=embedded)
 
     def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
-        """Publish and link what a plan changes, batch by batch.
-
-        ``advance`` gets the number of chunks of each batch.
-        """
+        """Publish and link what a plan changes, batch by batch."""
         for batch in self._make_batches(plan):
             embedded = self._embed(batch, plan)
             if self.index.removal:
@@ -397,10 +391,7 @@ class Ingest:
     def _publish_unlinked(
         self, nodes: Sequence[Node], removed: Sequence[str], words: Mapping[str, IndexedWords]
     ) -> None:
-        """Publish a batch of whole documents with their vectors, in the order of the nodes.
-
-        ``removed`` are the ids of nodes to delete; ``words`` are by digest, as far as known.
-        """
+        """Publish a batch of whole documents with their vectors, in the order of the nodes."""
         language = self.store.language
         known = tuple(
             words.get(node.digest) or IndexedWords.from_text(node.title, node.content, language)
@@ -533,10 +524,7 @@ class Ingest:
         self._finish()
 
     def _publish_at_once(self, part: Batch, stored: AbstractSet[str]) -> None:
-        """Publish and link a batch in one transaction, which also writes its vectors.
-
-        ``stored`` are the ids of the nodes that were visible before.
-        """
+        """Publish and link a batch in one transaction, which also writes its vectors."""
         language = self.store.language
         words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
         given = (part.nodes, words, part.removed)

@@ -169,17 +169,7 @@ class Reindexer:
             )
 
     def _require_own(self, count: int, some: Sequence[str], held: AbstractSet[str]) -> None:
-        """Refuse an index that holds vectors, but none of this memory.
-
-        Args:
-            count: Number of all vectors in the index.
-            some: Ids of a few chunks of the memory.
-            held: Those of ``some`` that the index holds.
-
-        Raises:
-            ConfigurationError: The index holds none of some chunks.
-            InvalidInputError: The memory has no chunks, but the index holds vectors.
-        """
+        """Refuse an index that holds vectors, but none of this memory."""
         place = self.index.description
         if count and some and not held:
             msg = (

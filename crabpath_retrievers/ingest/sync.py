@@ -59,7 +59,6 @@ def match_texts(
         vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a vector
             are compared by equality only.
         threshold: Similarity above which two different texts are versions of each other.
-        stretch: Stretch of the embedder's distances.
     """
     pairs = _pair_by_id(old, new, vectors, stretch)
     successors = _find_successors(old, new)

@@ -280,8 +280,6 @@ def attribute_answer(
     """Compute how far an answer rests on each document.
 
     Args:
-        answer: The chain's answer.
-        query: The question.
         documents: The documents that the chain was given, in the order in which they were returned.
         idf: Inverse document frequency in nats, for the words of query and answer that occur in the
             corpus.
@@ -338,9 +336,6 @@ def _find_answer_words(
 
     Args:
         key: The answer's words, joined by spaces; a short answer is first searched for as a whole.
-        weights: Weights of its informative words, in nats.
-        answer_names: Those words that are names or numbers.
-        texts: Words of each document.
 
     Returns:
         Weights in nats, shape ``[W]``; which document contains which word, shape ``[n, W]``; which

@@ -23,7 +23,7 @@ from crabpath_retrievers.core.records import ReturnedDocument, Turn, Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution import attribute_turn
-from crabpath_retrievers.learning.rules.verdicts import decide
+from crabpath_retrievers.learning.rules import decide
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
@@ -43,8 +43,6 @@ def assign_credit(
     without support, no document is credited: only the turn is.
 
     Args:
-        turn: The turn with its returned documents.
-        feedback: The outcome z, and the documents that the host named.
         supported: Support in [0, 1] by document id, attributed from the answer; None or empty if
             not known.
         weight: Weight of the feedback for this turn, in [0, 1].

@@ -31,32 +31,28 @@ from crabpath_retrievers.core.text import hash_question, to_texts
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lift import compare_rankings
 from crabpath_retrievers.learning.notes import learn_notes
-from crabpath_retrievers.learning.rules.credit import (
+from crabpath_retrievers.learning.rules import (
     DocumentRecord,
     assign_episode_credit,
     assign_hindsight_credit,
+    compute_policy_gradient,
     compute_reward_decay,
+    count_turn_steps,
+    get_known_credit,
     has_proved_right,
+    infer_co_use,
     limit_share,
+    penalise_skips,
     share_blame,
     split_voices,
-)
-from crabpath_retrievers.learning.rules.edges import (
-    count_turn_steps,
-    infer_co_use,
-    penalise_skips,
     sum_steps,
     update_co_retrieval,
     update_co_use,
     update_inhibition,
 )
-from crabpath_retrievers.learning.rules.policy_gradient import (
-    compute_policy_gradient,
-    get_known_credit,
-)
 from crabpath_retrievers.regions import RegionIndex
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.learned import (
+from crabpath_retrievers.rerank import (
+    FEATURES,
     Posterior,
     count_against,
     count_lift,
@@ -113,8 +109,6 @@ class FeedbackLearner:
     ) -> tuple[list[Change], str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
-        ``stored`` is the feedback, ``assignment`` its turns and credit.
-
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime; and a note for the receipt on what is ignored or
@@ -169,14 +163,7 @@ class FeedbackLearner:
         before: NamespaceModel,
         against: Sequence[float],
     ) -> dict[str, tuple[float, float]]:
-        """Collect evidence on how far past lessons, and each memory, can be trusted.
-
-        Args:
-            read: Reads the documents of the rankings.
-            weighted: The credited turns.
-            before: The model of the namespace before this feedback.
-            against: Weights of credit by unproved givers against others.
-        """
+        """Collect evidence on how far past lessons, and each memory, can be trusted."""
         pairs, trust = [(item.turn, item.credit) for item in weighted], before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(against)
@@ -223,10 +210,6 @@ class Lesson:
         """Keep the reader and settings, and read the edges of the turns of ``assignment``.
 
         Args:
-            read: Reads what is known.
-            learner: The memories and the prior.
-            settings: Settings, with the knobs of the namespace.
-            assignment: The turns and their credit.
             user: Who gave the feedback; None for nobody.
             room: Number of lessons of givers who have not proved right that may still count against
                 others.
@@ -259,8 +242,6 @@ class Lesson:
 
     def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add the changes that follow from one turn.
-
-        ``baseline`` is the usual outcome of the namespace.
 
         Returns:
             The turn, with its credit scaled down if it contradicts other users.
@@ -299,8 +280,6 @@ class Lesson:
         """Return the share of a turn's credit that counts, in [0, 1]; below 1 against other users.
 
         Args:
-            credited: The turn.
-            known: The stored episode of its question.
             stated: The credit by node id that the turn would add to the episode.
             share: Greatest part of the credit of others that one user may contradict.
         """
@@ -376,10 +355,7 @@ class Lesson:
             }
 
     def _learn_pairs(self, turn: Turn, credit: Credit, fair: Credit) -> Iterator[LearnedDelta]:
-        """Yield the changes of existing edges between pairs; keep new edges and counts for later.
-
-        ``fair`` is the credit with the blame shared out.
-        """
+        """Yield changes of existing edges between pairs; keep new edges and counts for later."""
         learning = self._learning
         known = self._known_weights, self._known_counts, learning
         habitual = self._settings.tiers.habitual
@@ -493,10 +469,7 @@ class Lesson:
         self._episodes[change.id] = change
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """Return the changes to write; those at nodes that no longer exist are left out.
-
-        ``cause`` is the id of the feedback.
-        """
+        """Return the changes to write; those at nodes that no longer exist are left out."""
         keys = {node: known.key for node, known in self._nodes.items()}
         moves = list[LearnedDelta]()
         for edge, moved in self._moves.items():

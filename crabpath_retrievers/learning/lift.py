@@ -97,9 +97,6 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
     Documents are compared, not their chunks; notes, and documents that are gone, do not count.
     ``namespace`` None takes all; ``by`` says how turns are grouped. Groups without judged turns are
     left out.
-
-    Raises:
-        InvalidInputError: There is no such grouping.
     """
     _require_grouping(by)
     judged = store.turns.find_judged(namespace)
@@ -285,10 +282,7 @@ def _compare_places(
 
 
 def _summarize(group: str, labels: str, scores: Floats) -> Lift:
-    """Summarise one group of turns with the same kind of ``labels``.
-
-    ``scores`` are those of the learned and of the frozen ranking, shape ``[n, 2]``.
-    """
+    """Summarise one group of turns with the same kind of ``labels``."""
     differences = scores[:, 0] - scores[:, 1]
     learned, frozen = (round(float(mean), 4) for mean in scores.mean(axis=0))
     return Lift(

@@ -25,7 +25,7 @@ from crabpath_retrievers.core.records import (
 )
 from crabpath_retrievers.core.text import count_words, hash_texts, normalise, normalise_name
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
-from crabpath_retrievers.learning.rules.edges import (
+from crabpath_retrievers.learning.rules import (
     MIN_INHIBITION,
     compute_inhibition_step,
     find_entry,
@@ -219,10 +219,7 @@ def make_note_id(kind: NoteKind, namespace: str, text: str, query: str | None = 
 
 
 def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
-    """Return a fingerprint of a note; two are equal if nothing of the note has changed.
-
-    ``query`` is the question that the note answers; None without one.
-    """
+    """Return a fingerprint of a note; two are equal if nothing of the note has changed."""
     targets = (*content.related, "", *content.wrong)
     metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
     return hash_texts(
@@ -244,11 +241,6 @@ def build_note(
     """Build the change that stores a note with the unit vector ``[d]``.
 
     Args:
-        namespace: Namespace of the note.
-        kind: Kind of the note.
-        content: Text, title, edges, id and metadata.
-        vector: Unit vector of the note.
-        authority: Authority of the note.
         asked: Question that it answers; similar queries recall the note. None without one.
         beside: Further edges, such as those of :func:`build_entry_inhibitions`.
         feedback: Id of the feedback that the note comes from; None for a note that was taught.

@@ -195,11 +195,7 @@ class FeedbackSink(Protocol):
 
 
 def parse_outcome(outcome: Outcome) -> float:
-    """Convert an outcome to a number in [-1, 1].
-
-    Raises:
-        InvalidInputError: It is no value that :data:`Outcome` lists.
-    """
+    """Convert an outcome to a number in [-1, 1]."""
     said = to_plain(outcome)
     if isinstance(said, bool):
         return 1.0 if said else -1.0
@@ -236,7 +232,6 @@ def make_outcome_feedback(
 
     Args:
         about: As for :func:`find_turn_ids`; None for the last turn of a namespace.
-        outcome: How well it did.
         fields: Other fields of the feedback. Of several turns each gets those of the ``used`` and
             ``unused`` documents that no other one returned, and a ``feedback_id`` of its own.
 
@@ -279,11 +274,7 @@ def record_outcome(
     """Record what a person says about documents, a response, a turn or a run.
 
     Args:
-        record: Records one feedback.
-        about: As for :func:`make_outcome_feedback`.
-        outcome: How well it did.
         strict: False returns the receipts also where all were refused.
-        fields: Other fields of the feedback.
 
     Returns:
         One receipt for each turn.
@@ -472,7 +463,6 @@ class RetrievedTurn:
         context.
 
         Args:
-            cited: Ids, sources, titles or positions.
             places: Whether numbers may be positions of documents.
         """
         wanted = {str(item) for item in cited}
@@ -493,10 +483,7 @@ class RetrievedTurn:
 
 
 def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
-    """Find the turns of retrieved documents; none if another retriever returned them.
-
-    ``run_id`` and ``place`` are those of the host's run, for the result.
-    """
+    """Find the turns of retrieved documents; none if another retriever returned them."""
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}

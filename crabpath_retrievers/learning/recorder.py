@@ -48,9 +48,9 @@ from crabpath_retrievers.learning.credit import (
     refuse_unknown,
 )
 from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
-from crabpath_retrievers.learning.rules.verdicts import complete, parse_event_kind, says_the_same
+from crabpath_retrievers.learning.rules import complete, parse_event_kind, says_the_same
 from crabpath_retrievers.learning.undo import UNDONE, LearningHistory, Reverted, retry_on_conflict
-from crabpath_retrievers.rerank.learned import get_gain
+from crabpath_retrievers.rerank import get_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import EdgeTriple, StoredFeedback, UnreadableFeedback

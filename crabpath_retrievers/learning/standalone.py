@@ -19,8 +19,7 @@ from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, LearningTally, Recorder
 from crabpath_retrievers.regions import RegionIndex
-from crabpath_retrievers.rerank.learned import Posterior
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Posterior, Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.nodes import put_meta

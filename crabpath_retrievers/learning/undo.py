@@ -9,7 +9,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
-from crabpath_retrievers.rerank.learned import Posterior
+from crabpath_retrievers.rerank import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
@@ -196,10 +196,7 @@ class LearningHistory:
     def delete_vectors(
         self, store: Store, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
-        """Delete the vectors of those ``episodes`` and ``notes`` that a store no longer has.
-
-        ``namespace`` is a key; episodes and notes are given by id.
-        """
+        """Delete the vectors of those ``episodes`` and ``notes`` that a store no longer has."""
         remaining = set(store.learned.episode_ids(namespace))
         gone = [one for one in episodes if one not in remaining]
         self.episodes.delete(store, namespace, gone)
@@ -245,9 +242,6 @@ class LearningHistory:
         """Find a snapshot by its id, or by its name within its namespace.
 
         ``namespace`` None finds an id anywhere, and a name in the default namespace.
-
-        Raises:
-            NotFoundError: There is no such snapshot.
         """
         scope = None if namespace is None else parse_namespace(namespace)
         snapshot = parse_text("snapshot", snapshot)

@@ -350,11 +350,7 @@ def _forget_namespace(services: Services, namespace: str) -> Forgotten:
 
 
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
-    """Check vectors, given by id, and scale them to length 1.
-
-    Raises:
-        InvalidInputError: They are no mapping from ids to vectors.
-    """
+    """Check vectors, given by id, and scale them to length 1."""
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):

@@ -38,7 +38,7 @@ from crabpath_retrievers.learning.recorder import LearningTally
 from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
-from crabpath_retrievers.rerank.features import Evidence
+from crabpath_retrievers.rerank import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent

@@ -62,12 +62,8 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     """Look up the keys of nodes that a namespace sees, by id.
 
     Args:
-        store: The graph store.
         ids: Ids of chunks or notes; or of whole documents, for all their chunks.
         namespace: The namespace whose notes may be among them.
-
-    Raises:
-        NotFoundError: An id does not exist in this namespace.
     """
     owner = store.walk.get_clock(namespace).key
     keys = {head.id: head.key for head in store.walk.get_nodes(ids, namespace=owner)}
@@ -82,13 +78,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """Check the fields of a note, and normalise them for storage.
-
-    ``wrong`` are ids of nodes that the note contradicts.
-
-    Raises:
-        InvalidInputError: A field cannot be used.
-    """
+    """Check the fields of a note, and normalise them for storage."""
     title, name = fields.get("title", ""), fields.get("id")
     untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -116,11 +106,6 @@ def save_note(
     """Save a note, unless it is stored with the same content already; return its id.
 
     Args:
-        services: The memory.
-        kind: Kind of the note.
-        namespace: Namespace that finds the note.
-        said: Content of the note.
-        authority: Name of its authority.
         asked: The question that it answers; None without one.
         logged: The turn that it corrects; None without one.
 
@@ -160,11 +145,7 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all.
-
-    Raises:
-        NotFoundError: There is no such turn.
-    """
+    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all."""
     scope = None if namespace is None else parse_namespace(namespace)
     name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
@@ -185,11 +166,7 @@ def list_notes(
 
 
 def find_note_place(store: GraphStore, name: str, namespace: str) -> ListPlace:
-    """Find the place of a note in the list of a namespace.
-
-    Raises:
-        NotFoundError: There is no such note.
-    """
+    """Find the place of a note in the list of a namespace."""
     return store.notes.find_place(store.walk.get_clock(namespace).key, name)
 
 
@@ -205,21 +182,14 @@ def list_turns(
 
 
 def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> ListPlace:
-    """Find the place of a turn in the list, or read the text of a place.
-
-    Raises:
-        NotFoundError: There is no such turn.
-    """
+    """Find the place of a turn in the list, or read the text of a place."""
     name = parse_text("before", turn_id)
     logged = store.turns.find(name, namespace=parse_namespace(namespace))
     return ListPlace.parse(name, "turn") if logged is None else ListPlace(logged.turn.clock)
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
-    """Find the ids of a turn's documents that a text contradicts in nearly the same words.
-
-    ``logged`` is the turn.
-    """
+    """Find the ids of a turn's documents that a text contradicts in nearly the same words."""
     text = _check_text("text", text, MAX_NOTE_CHARS)
     vector = services.identity.embed_text(text)
     stretch = services.store.stretch

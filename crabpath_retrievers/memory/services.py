@@ -47,13 +47,13 @@ from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions import RegionIndex
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
-from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.routing import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
@@ -294,12 +294,7 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse use after closing, or in a forked process.
-
-        Raises:
-            StoreUnavailableError: They were closed.
-            ForkedError: They were open when this process was forked.
-        """
+        """Refuse use after closing, or in a forked process."""
         if self._is_forked:
             raise ForkedError
         if not self._release.alive:
@@ -353,10 +348,7 @@ class Services:
             self.notes.forget(clock.key)
 
     def _neighbours(self, links: LinkQueries, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Find the k nodes nearest to the node ``node_id``, nearest first: keys and similarities.
-
-        ``links`` does the reading.
-        """
+        """Find the k nodes nearest to a node, nearest first: keys and similarities."""
         read = cast("Reader", links.source)
         (own,) = read.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
@@ -460,9 +452,6 @@ def _open_graph(
     """Open the graph store of a memory, in a new directory if ``place`` is None.
 
     ``undo`` closes the store, and deletes the directory.
-
-    Returns:
-        The place; and the store.
     """
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
@@ -480,9 +469,6 @@ def _open_stores(
     """Open the vector index that belongs to a graph store.
 
     ``opened`` is the place and the store; ``undo`` closes the index.
-
-    Returns:
-        The store; the index; and the metadata of the store.
     """
     place, store = opened
     with limit_waiting(time_limit):
@@ -504,9 +490,10 @@ def _router_of(router: Any) -> Router:
     if is_router and not isinstance(router, type):
         ready: Router = router
         return ready
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
-
-    return ChatModelRouter(router)
+    made: Router = load_part("crabpath_retrievers.parts.chat_router.chat_model").ChatModelRouter(
+        router
+    )
+    return made
 
 
 def _require_linker(linker: Any) -> Linker:
@@ -576,11 +563,7 @@ def add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
 
 
 def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness:
-    """Call the functions ``parts``, by name, one after the other, within a second in all.
-
-    Returns:
-        Ready, with the reason ``good``; or not ready, with the first part that failed.
-    """
+    """Call the functions ``parts``, by name, one after the other, within a second in all."""
     until = monotonic() + PATIENCE
     for name, ask in parts.items():
         try:
@@ -595,11 +578,7 @@ def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness
 
 
 def _wait_for(ask: Callable[[], object], seconds: float) -> None:
-    """Call ``ask`` in a thread, for at most ``seconds``: some drivers exceed short limits.
-
-    Raises:
-        TimeoutError: There was no answer in time.
-    """
+    """Call ``ask`` in a thread, for at most ``seconds``: some drivers exceed short limits."""
 
     def ask_briefly() -> None:
         with shorten_waiting(seconds):

@@ -30,15 +30,13 @@ from crabpath_retrievers.core.records import (
     stretch_cosine,
 )
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.rerank.features import (
+from crabpath_retrievers.rerank import (
     FEATURES,
     LEARNED_FEATURES,
     Evidence,
     Matrix,
-    compute_features,
-)
-from crabpath_retrievers.rerank.ranker import (
     Ranker,
+    compute_features,
     draft_teams,
     draw_explored,
     select_best_chunks,

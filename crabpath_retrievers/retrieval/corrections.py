@@ -54,11 +54,7 @@ def find_corrections(
     to another question.
 
     Args:
-        read: Reads notes.
         query: The query; if it names the candidates itself, the pool stays as it is.
-        vector: Unit vector of the query.
-        seeds: Result of the first-stage search.
-        pool: The candidates.
         max_scanned: Most corrections that are read.
 
     Returns:
@@ -125,12 +121,8 @@ def _measure_fits(
     what was wrong and to the text of the note.
 
     Args:
-        read: Reads vectors of past questions.
-        vector: Unit vector of the query.
-        seeds: Result of the first-stage search.
         said: The questions that were corrected, by keys of the corrections; may be empty.
         pools: All candidates, and the documents among them.
-        current: The current corrections.
     """
     information, stretch = seeds.information, read.stretch
     pool, documents = pools

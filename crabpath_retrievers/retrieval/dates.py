@@ -14,7 +14,7 @@ from crabpath_retrievers.config import DateSettings
 from crabpath_retrievers.core.metadata import parse_date
 from crabpath_retrievers.core.records import Candidate, Node, stack_vectors, stretch_cosine
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.rerank.features import Evidence
+from crabpath_retrievers.rerank import Evidence
 
 _DatedText: TypeAlias = tuple[Node, datetime, datetime | None]  # valid from when, until when
 _log = logging.getLogger(__name__)
@@ -111,9 +111,6 @@ def date_candidates(
     """Select the candidates that were valid at a moment, with their age at it.
 
     Args:
-        pool: The candidates.
-        nodes: Their contents by id.
-        settings: Keys of metadata.
         as_of: The moment; None for now, and for keeping what is not valid yet or any more.
         recency: Half-life, in days; None leaves the age out. A document without a date, or with a
             future one, counts as one half-life old.
@@ -141,7 +138,6 @@ def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, i
 
     Args:
         dated: Ids of candidates that have a date.
-        evidence: The candidates.
 
     Returns:
         Indices into the pool, nearest pair first, with at most 120 other candidates.
@@ -186,10 +182,8 @@ def choose_versions(
     Args:
         pairs: Indices of candidates near each other.
         nodes: Contents of the candidates; None where unknown.
-        settings: Keys of metadata.
         as_of: The moment; None for the one that the question names, or now. A year that both texts
             contain is their topic and no moment.
-        asked: The question.
     """
     now = datetime.now(timezone.utc)
     named = [] if as_of else find_moments(asked)

@@ -177,11 +177,7 @@ class EpisodeMemory(NamespaceCollections):
         """Weigh an episode as one of the same and of a similar query; also return the likeness.
 
         Args:
-            episode: The episode.
-            similarity: Similarity of its query to the question.
             information: Information of the question's words, in nats.
-            total: Sum of that information.
-            text: The question.
 
         Returns:
             Three numbers in [0, 1]: both weights, and the mean of similarity and overlap of words.
@@ -380,11 +376,8 @@ def score_turns(
     page of this product that is to this question what the document was to the past one.
 
     Args:
-        recalled: Turns of past queries.
         heads: The candidates; other documents get no score.
-        question: The current query.
         information: Words of the current and the past queries, with their information.
-        stretch: Stretch of the embedder's distances.
     """
     if not (heads and recalled):
         return {}
@@ -528,7 +521,6 @@ def _weigh_steps(
         past: Similarity of each text to the past query, shape ``[n]``.
         query: Similarity of each text to the current query, shape ``[n]``.
         near: Similarity of each text to the used ones, shape ``[U, n]``.
-        used: Indices of the used texts.
         shift: Similarity of both queries.
     """
     before, now = past[used, None] - past, query - query[used, None]
@@ -549,8 +541,6 @@ def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shif
         text: Similarity of each text to the used one, shape ``[n]``.
         query: Similarity of each text to the current query, shape ``[n]``.
         past: Similarity of each text to the past query, shape ``[n]``.
-        row: Index of the used text.
-        shift: Similarity of both queries.
 
     Returns:
         Shares, shape ``[n]``, whose sum is at most 1: less if no text is near.
@@ -599,8 +589,6 @@ def _compare_words(
 
     Args:
         information: Information of the query's words, in nats.
-        total: Sum of that information.
-        words: Words of the past query.
     """
     both = words & information.keys()
     if not both:

@@ -13,8 +13,7 @@ import numpy as np
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.records import PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_time, to_printable
-from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import FEATURES, PASSES, USES, Ranker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChange
 
@@ -206,9 +205,6 @@ def explain_turn(
     """Explain a recorded turn, given by its id or the host's run; only the graph store is read.
 
     ``namespace`` None looks in all.
-
-    Raises:
-        NotFoundError: There is no such turn.
     """
     scope = None if namespace is None else parse_namespace(namespace)
     turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)

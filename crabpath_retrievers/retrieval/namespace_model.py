@@ -17,16 +17,24 @@ from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Candidate, Vector
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions import RegionIndex, list_tried_actions
-from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
-from crabpath_retrievers.rerank.learned import SCALED_FEATURES, Posterior, Reliability, remove_gain
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank import (
+    FEATURES,
+    PASSES,
+    SCALED_FEATURES,
+    USES,
+    Matrix,
+    Posterior,
+    Ranker,
+    Reliability,
+    remove_gain,
+)
 from crabpath_retrievers.retrieval.episodes import (
     EpisodeMemory,
     EpisodeQuery,
     NoteMemory,
     PastTurns,
 )
-from crabpath_retrievers.routing.policy import ActionStatistics
+from crabpath_retrievers.routing import ActionStatistics
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.learned import UsageCounts
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache

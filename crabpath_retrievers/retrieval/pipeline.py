@@ -33,15 +33,14 @@ from crabpath_retrievers.core.records import (
     make_turn_id,
 )
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
-from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.rerank.ranker import apply_tag_hints
+from crabpath_retrievers.rerank import Evidence, apply_tag_hints
 from crabpath_retrievers.retrieval.chooser import Candidates, DocumentChooser, Rankings
 from crabpath_retrievers.retrieval.corrections import find_corrections, mark_corrections
 from crabpath_retrievers.retrieval.dates import date_candidates
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.walk import Walk, Walker
-from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
+from crabpath_retrievers.routing import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock, Frontier

@@ -31,7 +31,7 @@ from crabpath_retrievers.core.records import (
     WalkStep,
     compare_vectors,
 )
-from crabpath_retrievers.routing.policy import (
+from crabpath_retrievers.routing import (
     Decision,
     Router,
     RouterChoice,

@@ -371,10 +371,7 @@ def lock_schema(connection: sa.Connection) -> None:
 def process_lock(engine: sa.Engine, name: str, *, wait: bool) -> Iterator[bool]:
     """Keep other processes from doing the same work; the lock ends with the process.
 
-    ``name`` is the name of the work, such as ``"ingest"``.
-
-    Yields:
-        Whether the lock is held; if ``wait``, it always is.
+    ``name`` is the name of the work, such as ``"ingest"``. Yields whether the lock is held.
     """
     held = (
         _file_lock(engine, name, wait)
@@ -407,10 +404,7 @@ def _advisory_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]: 
     """Hold an advisory lock of an open transaction, for which even a pooler keeps its connection.
 
     ``name`` is the name of the work. If ``wait``, the lock is polled for until it is free: waiting
-    in the server would take a connection, too.
-
-    Yields:
-        Whether the lock is held.
+    in the server would take a connection, too. Yields whether it is held.
     """
     apart = engine.execution_options(isolation_level="READ COMMITTED")
     with apart.connect() as connection:

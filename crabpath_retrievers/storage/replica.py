@@ -125,8 +125,6 @@ class Replica:
         """Keep the place of a replica; :meth:`start` connects.
 
         Args:
-            url: SQLAlchemy URL of the replica.
-            primary: Engine of the store.
             identity: Identity of the store; None until :meth:`find_identity`.
             max_lag: Seconds that the replica may be behind.
             time_limit: Seconds for a call. A quarter of it is spent on a replica that does not
@@ -234,16 +232,7 @@ class Replica:
         return _Found(replayed, system, is_standby, has_tables, age, identity)
 
     def _require_same(self, found: _Found, written: int, system: int) -> None:
-        """Refuse a server that is no replica of this store.
-
-        Args:
-            found: What the server said.
-            written: Position up to which the primary has written.
-            system: Identity of the primary's server.
-
-        Raises:
-            ConfigurationError: The server is no standby of the primary, or holds another store.
-        """
+        """Refuse a server that is no replica of this store."""
         if found.system != system or not found.is_standby or found.replayed is None:
             self._refuse("is no streaming standby of the server of the memory")
         if found.identity == self.identity and found.has_tables:
@@ -261,10 +250,7 @@ class Replica:
         raise ConfigurationError(msg)
 
     def _measure(self, found: _Found, written: int) -> None:
-        """Store how far the replica is behind: as far as its newest replayed position is old.
-
-        ``found`` is what the replica said; the primary has written up to position ``written``.
-        """
+        """Store how far the replica is behind: as far as its newest replayed position is old."""
         assert found.replayed is not None  # noqa: S101
         self._replayed = found.replayed
         samples = self._samples

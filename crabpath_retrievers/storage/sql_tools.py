@@ -373,10 +373,7 @@ class Queries:
 
 
 def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
-    """Decode rows by ``read``; damaged ones are skipped with a warning.
-
-    ``what`` names a row in the warning, such as "a turn".
-    """
+    """Decode rows by ``read``; damaged ones are skipped with a warning."""
     found: list[T] = []
     for row in rows:
         try:
@@ -447,10 +444,7 @@ def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]
 
 
 def _format_add(table: sa.Table, names: Sequence[str]) -> str:
-    """Format the statement that adds to the counters ``names`` for PostgreSQL.
-
-    Its one parameter is a list of rows in JSON.
-    """
+    """Format the statement that adds to the counters ``names`` for PostgreSQL."""
     key = [column.name for column in table.primary_key.columns]
     columns = [*key, *names]
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -491,11 +485,7 @@ class ListPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, what: str) -> "ListPlace":
-        """Read the text of a place, given where no item has this id.
-
-        Raises:
-            NotFoundError: It is no place; ``what`` names an item of the list.
-        """
+        """Read the text of a place, given where no item has this id."""
         found = _PLACE.fullmatch(text)
         if found is None:
             msg = f"there is no {what} {text!r:.250} to go on after: list from the beginning"

@@ -416,10 +416,7 @@ class GraphStore(Store):
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
         """Hold the ingest lock: one thread of one process ingests into a store at a time.
 
-        The thread that holds it may take it again.
-
-        Yields:
-            Whether the lock is held; if ``wait``, it always is.
+        The thread that holds it may take it again. Yields whether it is held.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False

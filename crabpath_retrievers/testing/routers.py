@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.core.records import EdgeKind, Node, NodeHead, Tier, WalkEdge
-from crabpath_retrievers.routing.policy import (
+from crabpath_retrievers.routing import (
     Router,
     RouterChoice,
     RoutingRequest,
@@ -65,7 +65,7 @@ async def _route_async(router: Router, request: RoutingRequest) -> RoutingResult
 
 
 class RouterTests:
-    """Conformance of a :class:`~crabpath_retrievers.routing.policy.Router`.
+    """Conformance of a :class:`~crabpath_retrievers.routing.Router`.
 
     Subclass it, and override the fixture ``make_router``.
     """

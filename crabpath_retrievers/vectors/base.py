@@ -307,8 +307,6 @@ def find_ids(
 ) -> Sequence[str]:
     """Find the ids of the k vectors nearest to a unit vector ``[d]``, nearest first.
 
-    ``filter`` is a condition on metadata; None for none.
-
     Raises:
         InvalidInputError: The index reads no filters, or does not return ids.
     """
@@ -404,11 +402,7 @@ def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
 
 
 def require_deleting(index: VectorIndex) -> None:
-    """Refuse to delete documents from a store that is only searched.
-
-    Raises:
-        ConfigurationError: The index does not delete.
-    """
+    """Refuse to delete documents from a store that is only searched."""
     if not index.deletes:
         msg = (
             "this memory wraps a store of yours, and deletes nothing from it: delete the documents "
@@ -423,10 +417,7 @@ def find_deleted(
     """Find documents that the owner of the vector store has deleted from it.
 
     Args:
-        find_existing: Looks up ids in the owner's store.
         read: Reader of the graph store; notes are never in the owner's store.
-        ids: Ids of a few documents and notes.
-        clock: State of the namespace.
     """
     found = read.notes.get_facts(ids) if clock.notes else ()
     notes = {note.id for note in found if note.owner == clock.key}
@@ -438,10 +429,7 @@ def find_deleted(
 def find_differing(
     catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
 ) -> Iterator[str]:
-    """Find the ids of chunks whose vector is missing in an index, or is another one there.
-
-    ``read_vectors`` reads vectors of the index by id.
-    """
+    """Find the ids of chunks whose vector is missing in an index, or is another one there."""
     for part in split_batches(catalog.chunk_ids(), _COMPARED):
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():
@@ -505,9 +493,7 @@ class NamespaceCollections:
         """Add new vectors, one write per namespace; delete those whose rows are gone afterwards.
 
         Args:
-            store: The graph store.
             entries: The vectors; without collections they are not added.
-            mark: Takes the entries off their queue.
             find: Selects the ids of a namespace that the graph store still has.
         """
         groups: dict[int, list[CollectionEntry]] = {}

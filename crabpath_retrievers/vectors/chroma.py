@@ -91,7 +91,6 @@ class ChromaIndex(VectorIndex):
         """Keep an existing collection.
 
         Args:
-            collection: The collection.
             batch: Most records in one write.
             where: Kind and place of the index, for messages.
         """
@@ -131,10 +130,7 @@ class ChromaIndex(VectorIndex):
     def from_client(
         cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
-        """Open or create the collection ``name`` through a client (``HttpClient``, …).
-
-        ``where`` is the place of the server in messages.
-        """
+        """Open or create the collection ``name`` through a client (``HttpClient``, …)."""
         note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
@@ -475,10 +471,7 @@ def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[s
 def _query(
     records: "Collection", vectors: Sequence[Vector], k: int, where: Any = None
 ) -> list[list[str]]:
-    """Find the ids of the k vectors nearest to each of some vectors, by HNSW.
-
-    ``where`` is a condition in Chroma's language; None for none.
-    """
+    """Find the ids of the k vectors nearest to each of some vectors, by HNSW."""
     asked = np.stack(vectors)
     return records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"]
 
@@ -504,11 +497,7 @@ def _find_changed(
 
 @contextmanager
 def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """Open a client of the server at a URL.
-
-    Yields:
-        The client, and the name of the collection in the URL.
-    """
+    """Open a client of the server at a URL; also yield the name of the collection in the URL."""
     client, name = create_client(url)
     try:
         yield client, name
@@ -592,10 +581,7 @@ def _is_scalar(value: object) -> bool:
 
 @contextmanager
 def _translate_errors(where: str) -> Iterator[None]:
-    """Translate Chroma's errors in a block, and count its time as waiting.
-
-    ``where`` names the place in messages.
-    """
+    """Translate Chroma's errors in a block, and count its time as waiting."""
     known = sys.exc_info()[1]
     try:
         with track_waiting():
@@ -611,10 +597,7 @@ def _translate_errors(where: str) -> Iterator[None]:
 
 
 def _is_full(where: str, text: str) -> bool:
-    """Whether a full disk caused the error ``text``; an embedded Chroma does not always say so.
-
-    ``where`` names the place of the index.
-    """
+    """Whether a full disk caused the error ``text``; an embedded Chroma does not always say so."""
     directory = Path(where.removeprefix(_EMBEDDED))
     if not os.path.isdir(directory):  # noqa: PTH112  False also without the right to look
         return any(sign in text for sign in _DISK_FULL)
@@ -685,10 +668,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
 
 
 def _probe_server(url: str, address: str) -> None:
-    """Send one request with a timeout: chromadb waits for ever for a server that only accepts.
-
-    ``address`` is that of the server, ``url`` its name in errors.
-    """
+    """Send one request with a timeout: chromadb waits for ever for a server that only accepts."""
     with track_waiting() as until:
         left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
         try:

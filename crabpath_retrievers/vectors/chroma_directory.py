@@ -662,7 +662,6 @@ def find_damage(path: Path, name: str, *, whole: bool = False) -> str | None:
     """Find damage in the files of a collection and of its siblings; None without damage.
 
     Args:
-        path: Directory of Chroma.
         name: Name of the collection; names that begin with it and a dash belong to it.
         whole: Read everything and write nothing. Otherwise only samples are read, and SQLite may
             roll back an interrupted write, so no other process may use the directory.

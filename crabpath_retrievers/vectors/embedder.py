@@ -211,11 +211,7 @@ _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last
 
 
 def load_default_embeddings() -> Embeddings:
-    """Load all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors.
-
-    Raises:
-        MissingExtraError: Neither is installed.
-    """
+    """Load all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors."""
     if importlib.util.find_spec("crabpath_minilm") is not None:
         from crabpath_minilm import MiniLMEmbeddings
 
@@ -315,7 +311,6 @@ class Embedder:
         """Keep an embedder; None loads a model at first use, see :meth:`use_by_default`.
 
         Args:
-            embeddings: As for :func:`resolve_embeddings`.
             prefix: Prefixes of texts. Where one is None, what the store remembers is used, else
                 what the model is known to need.
         """
@@ -413,7 +408,6 @@ class Embedder:
         """Embed texts as :meth:`documents`, with None for a vector that is all zero or not finite.
 
         Args:
-            texts: The texts.
             describe: Describes one of them, by its place from 0, in errors.
             prefix: Written before each; None for that of documents.
         """
@@ -579,11 +573,7 @@ def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
 
 
 def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -> None:
-    """Refuse the embedder ``current`` if the store was built with another one, ``stored``.
-
-    Raises:
-        EmbeddingMismatchError: They are different.
-    """
+    """Refuse the embedder ``current`` if the store was built with another one, ``stored``."""
     if stored.probe.shape != current.probe.shape:
         what = f"{stored.probe.size} dimensions, not {current.probe.size}"
     elif stored.prefixes != current.prefixes:
@@ -665,9 +655,6 @@ class EmbedderFingerprint:
 
         ``corpus`` is the version of the corpus that was read, and is then known to be current;
         ``read`` reads the metadata, None takes the store.
-
-        Raises:
-            EmbeddingMismatchError: The embedder was changed.
         """
         now = read_identity((read or self._store).catalog.meta())
         if self._stored is not None and now is not None and not are_same(self._stored, now):
@@ -702,9 +689,6 @@ class EmbedderFingerprint:
 
         ``vector``, that of a query, shape ``[d]``, is used instead of asking the embedder; None
         asks.
-
-        Raises:
-            EmbeddingMismatchError: They are different.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())

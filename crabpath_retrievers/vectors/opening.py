@@ -75,13 +75,7 @@ def find_directory(vectors: Any) -> Path | None:
 
 
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
-    """Refuse a value of ``vectors`` that names no place, before anything is created.
-
-    ``place`` is that of the memory; None for a temporary one.
-
-    Raises:
-        ConfigurationError: The value names no place, or needs another database.
-    """
+    """Refuse a value of ``vectors`` that names no place, before anything is created."""
     find_directory(vectors)
     if not isinstance(vectors, str):
         return
@@ -98,10 +92,7 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
 
 
 def require_replica(replica: str | None, place: str | None) -> None:
-    """Refuse a read replica for a memory that can have none, before anything is created.
-
-    ``place`` is that of the memory; None for a temporary one.
-    """
+    """Refuse a read replica for a memory that can have none, before anything is created."""
     if replica is None:
         return
     if not isinstance(replica, str):
@@ -116,10 +107,7 @@ def require_replica(replica: str | None, place: str | None) -> None:
 
 
 def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location: str) -> None:
-    """Refuse a new memory whose vectors would have no place, before its tables are created.
-
-    ``location`` is the URL of the database.
-    """
+    """Refuse a new memory whose vectors would have no place, before its tables are created."""
     if is_pgvector(vectors):
         load_part("crabpath_retrievers.parts.pgvector.tables").ensure_extension(connection)
     elif vectors is None and is_url(location) and read_schema_version(connection) is None:
@@ -129,17 +117,7 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the index that ``vectors`` describes; None opens the one that the memory remembers.
-
-    Args:
-        vectors: Place of the vectors, or the index or store itself.
-        location: Place of the memory.
-        store: The graph store.
-        meta: Metadata of the store.
-
-    Raises:
-        ConfigurationError: ``vectors`` describes none.
-    """
+    """Open the index that ``vectors`` describes; None opens the one that the memory remembers."""
     if is_pgvector(vectors, meta):
         index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
             store
@@ -212,10 +190,7 @@ class MemoryInfo(TypedDict):
 
 
 def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
-    """Describe a memory's contents and places; only the graph store is read.
-
-    ``vectors`` is the place of the vectors, for the result.
-    """
+    """Describe a memory's contents and places; only the graph store is read."""
     meta = store.catalog.meta()
     facts = {
         "store": store.name,
@@ -229,10 +204,7 @@ def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
 
 
 def require_vectors(meta: Mapping[str, str], name: str) -> None:
-    """Refuse to open a memory that wraps a vector store without that store.
-
-    ``meta`` are the metadata of its store, ``name`` its place.
-    """
+    """Refuse to open a memory that wraps a vector store without that store."""
     wrapped = wrapped_store(meta)
     if wrapped is not None:
         msg = (
@@ -310,11 +282,7 @@ def _is_file(file: Path) -> bool:
 
 
 def _exists_at_url(text: str) -> tuple[bool, str]:
-    """Check whether the database at a URL holds a memory.
-
-    Returns:
-        Whether it does; and the URL without password.
-    """
+    """Check whether the database at a URL holds a memory; also return the URL without password."""
     if (file := find_database_file(text)) is not None:  # an engine would create it
         return _is_file(file), text
     engine = open_engine(text)

@@ -15,7 +15,7 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.notes import make_note_id
-from crabpath_retrievers.learning.rules.edges import MIN_INHIBITION
+from crabpath_retrievers.learning.rules import MIN_INHIBITION
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from tests.seams import get_engine, set_bounds
 

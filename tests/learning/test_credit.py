@@ -12,14 +12,15 @@ from crabpath_retrievers import Feedback, ReturnedDocument
 from crabpath_retrievers.core.feedback import Baseline, Credit, advantage
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.credit import assign_credit
-from crabpath_retrievers.rerank.features import PASSES, USES
-from crabpath_retrievers.rerank.learned import (
+from crabpath_retrievers.rerank import (
+    PASSES,
+    USES,
+    Calibration,
     Reliability,
     count_log_odds,
     measure_memories,
     measure_scales,
 )
-from crabpath_retrievers.rerank.ranker import Calibration
 
 NO_OUTCOMES = [math.nan, -math.inf, 1.01, "1", None, True]
 

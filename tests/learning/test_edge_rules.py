@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crabpath_retrievers.config import LearningSettings, TierSettings
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import Tier
-from crabpath_retrievers.learning.rules.edges import (
+from crabpath_retrievers.learning.rules import (
     MIN_INHIBITION,
     infer_co_use,
     update_co_use,

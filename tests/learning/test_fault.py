@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.learning.rules.credit import (
+from crabpath_retrievers.learning.rules import (
     DocumentRecord,
     assign_episode_credit,
     assign_hindsight_credit,

@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank import FEATURES
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import get_services
 

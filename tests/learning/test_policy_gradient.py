@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.learning.rules.policy_gradient import (
+from crabpath_retrievers.learning.rules import (
     assign_edge_credit,
     compute_policy_gradient,
 )

@@ -7,11 +7,11 @@ import pytest
 
 from crabpath_retrievers import EdgeKind, Feedback
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.learning.rules.credit import infer_fault
-from crabpath_retrievers.learning.rules.edges import (
-    SEARCH_ACTION,
+from crabpath_retrievers.core.records import SEARCH_ACTION
+from crabpath_retrievers.learning.rules import (
     count_turn_steps,
     get_action_type,
+    infer_fault,
 )
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 

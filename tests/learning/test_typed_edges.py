@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.errors import MissingExtraError
-from crabpath_retrievers.parts.typed_graph.granger import (
+from crabpath_retrievers.parts.typed_graph import (
     MAX_ENTITIES,
-    build_series,
-    find_influences,
-)
-from crabpath_retrievers.parts.typed_graph.rules import (
     MIN_IRRELEVANT,
     EdgeObservation,
     TypedEdgeContext,
     apply_observations,
+    build_series,
+    find_influences,
     learn_typed_edges,
 )
 

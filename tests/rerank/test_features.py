@@ -15,7 +15,7 @@ from crabpath_retrievers.core.records import (
     WalkEdge,
 )
 from crabpath_retrievers.core.text import QueryInformation, encode_terms
-from crabpath_retrievers.rerank.features import (
+from crabpath_retrievers.rerank import (
     FEATURES,
     SOURCE_FEATURES,
     Evidence,

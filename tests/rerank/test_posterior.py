@@ -7,8 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.rerank.features import CORPUS_FEATURES, FEATURES
-from crabpath_retrievers.rerank.learned import Posterior, encode_gain, remove_gain
+from crabpath_retrievers.rerank import (
+    CORPUS_FEATURES,
+    FEATURES,
+    Posterior,
+    encode_gain,
+    remove_gain,
+)
 
 SIMILARITY, BRIDGE = FEATURES.index("similarity"), FEATURES.index("bridge")
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_lab.scoring import measure_calibration
 from crabpath_retrievers.errors import ConfigurationError
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.ranker import Ranker, draw_explored
+from crabpath_retrievers.rerank import FEATURES, Ranker, draw_explored
 
 SOURCES = {"similarity": 6, "name": 2, "information": 1}
 

@@ -9,8 +9,9 @@ from hypothesis.extra.numpy import arrays
 from crabpath_retrievers import Node
 from crabpath_retrievers.core.records import Candidate, NodeHead
 from crabpath_retrievers.core.text import QueryInformation, encode_terms
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
-from crabpath_retrievers.rerank.ranker import (
+from crabpath_retrievers.rerank import (
+    FEATURES,
+    Evidence,
     greedy_coverage,
     select_best_chunks,
     select_within_budget,

@@ -10,8 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.text import QueryInformation
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.learned import Reliability
+from crabpath_retrievers.rerank import FEATURES, Reliability
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector

@@ -6,8 +6,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.walk import VersionCache
-from tests.seams import set_bounds
+from tests.seams import get_cache, set_bounds
 
 QUESTIONS = ("What does Page 3 tell?", "Who wrote Page 7?", "Is there a rule?")
 RULES = Settings().replace(learning=Settings().learning.replace(half_life=5.0))
@@ -109,7 +108,7 @@ def test_a_reader_sees_every_change_of_another_process(opened):
 @pytest.mark.slow
 def test_no_more_than_some_namespaces_are_remembered(store: GraphStore):
     """The one that was read first goes first; another version is read again."""
-    cache, fetched = VersionCache[int, str](), []
+    cache, fetched = get_cache(store).leaving, []
 
     def read(namespace, version=1):
         def fetch(new):

@@ -21,7 +21,7 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers.errors import InvalidInputError
 
-CLIENT_LOG = "crabpath_retrievers.routing.model_client"
+CLIENT_LOG = "crabpath_retrievers.parts.chat_router.model_client"
 SECOND = '{"follow": [2], "stop": true}'
 
 

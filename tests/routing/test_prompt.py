@@ -8,7 +8,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 
 from crabpath_retrievers import ActionStatistics
-from crabpath_retrievers.routing.prompt import (
+from crabpath_retrievers.parts.chat_router.prompt import (
     INSTRUCTIONS,
     build_prompt,
     estimate_tokens,

@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers import EdgeKind, ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.core.records import StoredWeight
-from crabpath_retrievers.parts.operation.maintenance.health import (
+from crabpath_retrievers.parts.operation.maintenance import (
     EdgeGroup,
     HealthQueries,
     TurnFacts,

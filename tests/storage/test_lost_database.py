@@ -22,12 +22,10 @@ from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
 from crabpath_retrievers.core.calls import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.sql_tools import CompiledSelect
-from tests.seams import get_engine, make_change
+from tests.seams import get_engine, make_change, wrap_function
 
 # A connection that was given up while the network was silent is closed by garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-SLEEP = CompiledSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
 
 @contextmanager
@@ -51,12 +49,21 @@ def far(postgres_url) -> Iterator[tuple[str, Proxy]]:
 
 def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1) -> None:
     """Let the database sleep, through the driver's own cursor or through SQLAlchemy."""
-    with store.connect() as connection:
+
+    @contextmanager
+    def open_cursor(plain, connection):
+        with plain(connection) as cursor:
+            cursor.execute("SELECT pg_sleep(%s)", [seconds])
+            yield cursor
+
+    with store.open_reader() as read, pytest.MonkeyPatch.context() as patch:
+        wrap_function(patch, "open_cursor", open_cursor)
         for _ in range(times):
             if hot:
-                SLEEP.rows(connection, {"seconds": seconds})
+                read.walk.get_clock("anybody")
             else:
-                connection.execute(sa.select(sa.func.pg_sleep(seconds)))
+                with read.connect() as connection:
+                    connection.execute(sa.select(sa.func.pg_sleep(seconds)))
 
 
 def test_a_store_works_again_after_its_database_was_away(far):

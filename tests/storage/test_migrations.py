@@ -20,10 +20,11 @@ from tables import meta, metadata
 
 from crabpath_retrievers import CrabPath, Feedback, examine
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
-from crabpath_retrievers.storage import GraphStore, migrations, store
-from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
-from tests.seams import get_engine
+from crabpath_retrievers.storage import SCHEMA_VERSION, GraphStore, ReadOnlyStore
+from tests.seams import get_engine, set_bounds
 
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "crabpath_retrievers" / "storage" / "migrations" / "versions"
 LATER = SCHEMA_VERSION + 1
 SCRIPT = f'''
 """A column with an index, and a row that can be written once only."""
@@ -43,12 +44,15 @@ def upgrade():
 '''
 OPEN = """
 import pathlib, sys
-from crabpath_retrievers.storage import GraphStore, migrations, store
-store.SCHEMA_VERSION, migrations.VERSIONS = int(sys.argv[2]), pathlib.Path(sys.argv[3])
+import pytest
+from crabpath_retrievers.storage import GraphStore
+from tests.seams import set_bounds
+version, scripts = int(sys.argv[2]), pathlib.Path(sys.argv[3])
+set_bounds(pytest.MonkeyPatch(), schema_version=version, schema_scripts=scripts)
 print("ready", flush=True)
 sys.stdin.readline()
 GraphStore(sys.argv[1]).close()
-print(store.SCHEMA_VERSION, flush=True)
+print(version, flush=True)
 """
 
 
@@ -57,7 +61,7 @@ def versions(tmp_path) -> Path:
     """A folder with the scripts of this release and one of a later one."""
     folder = tmp_path / "versions"
     folder.mkdir()
-    for script in migrations.VERSIONS.glob("v*.py"):
+    for script in SCRIPTS.glob("v*.py"):
         (folder / script.name).write_text(script.read_text())
     (folder / "later.py").write_text(SCRIPT)
     return folder
@@ -66,8 +70,7 @@ def versions(tmp_path) -> Path:
 @pytest.fixture
 def later(versions, monkeypatch) -> Path:
     """This process runs that later release; its folder of scripts."""
-    monkeypatch.setattr(migrations, "VERSIONS", versions)
-    monkeypatch.setattr(store, "SCHEMA_VERSION", LATER)
+    set_bounds(monkeypatch, schema_version=LATER, schema_scripts=versions)
     return versions
 
 
@@ -179,7 +182,7 @@ def test_what_the_first_release_wrote_goes_on(old):
 
 
 def test_the_latest_script_is_the_version_of_the_release():
-    scripts = ScriptDirectory(str(migrations.VERSIONS.parent))
+    scripts = ScriptDirectory(str(SCRIPTS.parent))
     assert scripts.get_heads() == [str(SCHEMA_VERSION)]
 
 
@@ -244,7 +247,7 @@ def test_processes_that_start_together_upgrade_once(location, store, versions):
     """All open it; the row that can be written once was written once."""
     command = [sys.executable, "-c", OPEN, location, str(LATER), str(versions)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    started = [subprocess.Popen(command, text=True, **pipes) for _ in range(3)]
+    started = [subprocess.Popen(command, text=True, cwd=ROOT, **pipes) for _ in range(3)]
     assert [one.stdout.readline() for one in started] == ["ready\n"] * 3
     for one in started:
         one.stdin.write("\n")
@@ -260,7 +263,7 @@ def test_processes_that_start_together_upgrade_once(location, store, versions):
 def test_threads_upgrade_different_stores_at_once(tmp_path, later, monkeypatch):
     places = [str(tmp_path / name) for name in "abc"]
     with monkeypatch.context() as patch:
-        patch.setattr(store, "SCHEMA_VERSION", SCHEMA_VERSION)
+        set_bounds(patch, schema_version=SCHEMA_VERSION)
         for place in places:
             GraphStore(place).close()
     together = threading.Barrier(len(places))

@@ -20,8 +20,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.store import SCHEMA_VERSION
+from crabpath_retrievers.storage import SCHEMA_VERSION, GraphStore
 from tests.seams import get_engine, make_change
 
 # Root may write everywhere, so the attempt is made as nobody; imports come first.
@@ -29,7 +28,7 @@ AS_NOBODY = """
 import os, sys
 import sqlalchemy.dialects.sqlite
 from crabpath_retrievers.errors import StoreReadOnlyError
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import SCHEMA_VERSION, GraphStore
 if os.geteuid() == 0:
     os.setuid(65534)
 for place in sys.argv[1:]:
@@ -42,7 +41,7 @@ for place in sys.argv[1:]:
 
 HOLD = """
 import sys
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import SCHEMA_VERSION, GraphStore
 with GraphStore(sys.argv[1]).hold_ingest_lock() as held:
     print(held, flush=True)
     sys.stdin.readline()

@@ -10,7 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.storage import GraphStore
-from tests.seams import get_remembered_texts, set_bounds
+from tests.seams import get_cache, set_bounds
 
 TEXTS = {
     "Deploy": "To deploy, run Check CI and then Inspect Manifest.",
@@ -113,7 +113,7 @@ def test_memory_is_bounded(memory, monkeypatch):
     set_bounds(monkeypatch, bytes_remembered=1000)
     for _ in range(3):
         assert [r.node.id for r in memory.retrieve(QUESTION, k=4).documents] == expected
-    assert get_remembered_texts(memory.store).size < 100_000
+    assert get_cache(memory.store).corpus.size < 100_000
 
 
 def test_threads_that_read_at_once_read_the_same(memory):
@@ -136,4 +136,4 @@ def test_what_is_forgotten_does_not_stay_in_the_process(memory):
     """The process that deletes a document drops its text at once."""
     read_all(memory.store, "default")
     memory.forget(["Check CI"])
-    assert get_remembered_texts(memory.store).contents == {}
+    assert get_cache(memory.store).corpus.contents == {}

@@ -11,10 +11,8 @@ from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers import Edge, EdgeKind, Feedback
 from crabpath_retrievers.core.records import Authority
-from crabpath_retrievers.parts.typed_graph.queries import TypedQueries
-from crabpath_retrievers.storage import sql_tools
-from crabpath_retrievers.storage.read.walk import Clock
-from tests.seams import make_change
+from crabpath_retrievers.parts.typed_graph import TypedQueries
+from tests.seams import make_change, wrap_function
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LINK, CO_USED = EdgeKind.LINK, EdgeKind.CO_USED
@@ -51,9 +49,9 @@ def read_moves(store):
 @contextmanager
 def list_statements(monkeypatch):
     """A list of the statements that run meanwhile, on both ways to the database."""
-    statements, plain = [], sql_tools.open_driver_cursor
+    statements = []
 
-    def open_cursor(connection):
+    def open_cursor(plain, connection):
         statements.append("on the cursor of the driver")
         return plain(connection)
 
@@ -62,7 +60,7 @@ def list_statements(monkeypatch):
 
     sa.event.listen(sa.Engine, "before_cursor_execute", listen)
     with monkeypatch.context() as counting:
-        counting.setattr(sql_tools, "open_driver_cursor", open_cursor)
+        wrap_function(counting, "open_cursor", open_cursor)
         yield statements
     sa.event.remove(sa.Engine, "before_cursor_execute", listen)
 
@@ -79,7 +77,7 @@ def test_weights_belong_to_a_namespace_and_go_with_it(store, graph, pair):
     )
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.1)
-    assert store.walk.get_clock("ann") == Clock(0, 0, 0.0)
+    assert store.walk.get_clock("ann") == store.walk.get_clock("never seen")
     assert store.walk.get_clock("bob").turn == 3
     tables = graph.contents()
     assert [len(tables[t.name]) for t in (overlay, turns, weight_changes)] == [1, 0, 1]

@@ -18,7 +18,7 @@ import tables
 from chromadb.api import ClientAPI
 
 from benchmarks.pooler import PGBOUNCER, serve_pooler
-from crabpath_retrievers.storage import GraphStore, store
+from crabpath_retrievers.storage import GraphStore
 
 POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
 POOLED = bool(os.environ.get("CRABPATH_TEST_POOLER"))
@@ -179,9 +179,11 @@ class EmptyStores:
 
 def copy_of_store(template: Path) -> Callable[..., sa.Engine]:
     """Opens engines; an SQLite store that does not exist yet begins as a copy of an empty one."""
-    plain, lock = store.open_engine, threading.Lock()
+    lock = threading.Lock()
 
-    def open_engine(location: str | Path, **options: object) -> sa.Engine:
+    def open_engine(
+        plain: Callable[..., sa.Engine], location: str | Path, **options: object
+    ) -> sa.Engine:
         engine = plain(location, **options)
         if engine.dialect.name == "sqlite":
             with lock:

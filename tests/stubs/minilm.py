@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.vectors import embedder
-from tests.seams import wrap_model
+from tests.seams import wrap_function
 
 load = embedder.load_default_embeddings
 
@@ -29,5 +30,5 @@ def shared() -> Embeddings:
         known.update(zip(missing, plain(missing) if missing else (), strict=True))
         return [list(known[text]) for text in texts]
 
-    wrap_model(model, embed)
+    wrap_function(pytest.MonkeyPatch(), model, embed)
     return model

@@ -161,8 +161,7 @@ def run_experiments(
 ) -> None:
     """Try what the papers claim, judged by intervals over seeds; see docs/experiments."""
     require_extra("eval", "an experiment")
-    from crabpath_lab.experiments.registry import EXPERIMENTS, select_experiments
-    from crabpath_lab.experiments.report import run_and_write
+    from crabpath_lab.experiments import EXPERIMENTS, run_and_write, select_experiments
 
     if listed:
         typer.echo("\n".join(f"{name}: {of.title}" for name, of in EXPERIMENTS.items()))

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.text import clean_text
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
-from crabpath_retrievers.ingest.parsers import decode_text
+from crabpath_retrievers.parts.file_formats import decode_text
 
 _log = logging.getLogger(__name__)
 

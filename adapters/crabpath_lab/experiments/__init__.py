@@ -9,6 +9,7 @@ from crabpath_lab.experiments.judging import (
     require_always,
 )
 from crabpath_lab.experiments.registry import EXPERIMENTS, select_experiments
+from crabpath_lab.experiments.report import render_pages, run_and_write
 from crabpath_lab.experiments.run import run_experiment
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "compare_share",
     "conclude",
     "mean_interval",
+    "render_pages",
     "require_always",
+    "run_and_write",
     "run_experiment",
     "select_experiments",
 ]

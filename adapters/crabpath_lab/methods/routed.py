@@ -6,8 +6,8 @@ from langchain_core.language_models import BaseChatModel
 
 from crabpath_lab.methods.base import Method
 from crabpath_lab.methods.cold import open_cold
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
-from crabpath_retrievers.routing.model_client import RouterSettings
+from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
+from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
 
 
 def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:

@@ -15,10 +15,7 @@ from crabpath_retrievers.ingest.linkers.names import MentionLinker, SharedTermLi
 
 
 def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
-    """Make the linkers that the settings enable, in the order in which they run.
-
-    ``neighbours`` finds the nearest nodes of a node, for the linker of similar texts.
-    """
+    """Make the linkers that the settings enable, in the order in which they run."""
     linkers: list[Linker] = [
         SiblingLinker(settings),
         LinkLinker(settings),

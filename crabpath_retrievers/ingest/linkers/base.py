@@ -86,8 +86,6 @@ class PairLinker(ABC):
         """Return the pairs of the new nodes, and present pairs that no longer hold because of them.
 
         Args:
-            new: The new nodes.
-            store: As for :meth:`Linker.link`.
             before: In a bulk ingest, the key from which on all nodes are new; each of them finds
                 its pairs with the others of these itself. None if only ``new`` are new.
         """
@@ -125,10 +123,7 @@ def join_with_way_back(
 
     Args:
         settings: Its ``max_back_links`` bounds the edges back from a target.
-        pairs: From sources to targets.
-        kinds: Kind of the edges there and back.
         most: Edges that may lead to a target; None for no bound.
-        store: Tells what is joined already, and the ids of nodes.
     """
     there, back = kinds
     lost = set(pairs.lost)
@@ -163,8 +158,6 @@ def keep_freed(
     """Yield the remaining holders of what too many nodes shared, if few enough are left.
 
     Args:
-        holders: Groups of nodes that share something.
-        leaving: Nodes that go.
         most: Largest group that may be joined.
     """
     gone = set(leaving)
@@ -232,10 +225,7 @@ class LinkLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return links from the new nodes, stored links to them, and links that are ambiguous now.
-
-        Arguments are as for :meth:`PairLinker.find`.
-        """
+        """Return links from new nodes, stored links to them, and links that are ambiguous now."""
         keys = [node.key for node in new]
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:

@@ -45,10 +45,7 @@ class MentionLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return mentions by and of the new nodes, and mentions by names that are ambiguous now.
-
-        Arguments are as for :meth:`PairLinker.find`.
-        """
+        """Return mentions by and of the new nodes, and mentions by names that are ambiguous now."""
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:
             keys = [node.key for node in new]
@@ -255,10 +252,7 @@ class SharedTermLinker(PairLinker):
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
     ) -> FoundPairs:
-        """Return pairs of new nodes and holders of their terms, and pairs by terms now too common.
-
-        Arguments are as for :meth:`PairLinker.find`.
-        """
+        """Return pairs of new nodes and holders of their terms; pairs by terms now too common."""
         given = {node.key for node in new}
         terms = store.references(sorted(given), terms=True)
         pairs = set[Pair]()

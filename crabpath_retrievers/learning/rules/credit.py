@@ -75,8 +75,6 @@ def assign_episode_credit(
     were relevant (Dempster, Laird & Rubin 1977, §3). Empty if the credit tells nothing.
 
     Args:
-        turn: The turn with its returned documents and their probabilities.
-        credit: Its credit; its weight scales everything.
         followed: Credit, by node id, that replaces the credit of documents that the chain followed.
         before: Credit that the question stored before, by node id.
     """
@@ -160,7 +158,6 @@ def limit_share(
     Args:
         stated: The giver's credit by node id, if counted in full; below 0 against a document.
         giver: The giver; None for nobody.
-        voices: Credit that givers gave before.
         share: Upper bound on contradicting credit, relative to the credit of others.
         proven: Whether the giver has proved right on other questions.
     """

@@ -60,11 +60,9 @@ def update_co_use(
     threshold if it is not used again.
 
     Args:
-        credit: Credit of the turn; its weight scales steps and counts.
         existing: Weights of the edges that the namespace has learned, by edge id; edges of other
             namespaces do not count.
         protos: Counts by edge ``(a, b, co_used)`` with a < b.
-        settings: h and the promotion threshold.
         habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
         share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
@@ -190,8 +188,6 @@ def update_inhibition(
     the edge half of the way to 0.
 
     Args:
-        turn: The turn with its entries and returned documents.
-        credit: Its credit.
         existing: Weights of edges by id.
         counts: Blame so far, by edge ``(entry, document, inhibits)``; one turn adds at most 1.
         settings: The count from which an edge is made (``inhibition_threshold``).

@@ -71,7 +71,6 @@ def assign_edge_credit(
     document on the way that was not judged excuses nothing.
 
     Args:
-        routes: Routes, each from a seed to a document of known credit.
         known: Credit of these documents, by node id.
         decided: Edges that were followed, or would have led to a used document; others get none.
     """
@@ -159,10 +158,7 @@ def compute_policy_gradient(
     Weights are those that decided, after damping.
 
     Args:
-        turn: The turn with its decisions.
-        credit: Its credit; its weight scales every change.
         baseline: b, the usual credit, in [-1, 1].
-        settings: η and γ.
         stop: Score of STOP before anything was learned (``PolicySettings.stop_score``).
         share: Factor on every change, in (0, 1]; below 1 if the credit of documents is inferred.
 

@@ -12,9 +12,10 @@ from crabpath_retrievers.core.query import parse_namespace, parse_text, require_
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.memory.services import MemoryPart
-from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.parts.operation.maintenance.health import (
+from crabpath_retrievers.parts.operation.maintenance import (
+    Autotuner,
     HealthReport,
+    TuneReport,
     load_past_reports,
     measure_health,
 )

@@ -25,7 +25,7 @@ from crabpath_retrievers.parts.operation.transfer.replay_file import (
     parse_line,
     read_lines,
 )
-from crabpath_retrievers.routing.policy import SoftmaxRouter
+from crabpath_retrievers.routing import SoftmaxRouter
 from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage.sql_tools import split_batches
 

@@ -34,7 +34,7 @@ from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.recorder import Recorder
-from crabpath_retrievers.learning.rules.edges import count_step, sum_steps, to_success
+from crabpath_retrievers.learning.rules import count_step, sum_steps, to_success
 from crabpath_retrievers.parts.region_mdp.mdp import find_whole
 from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.storage import Reader

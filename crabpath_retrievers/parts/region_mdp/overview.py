@@ -13,7 +13,7 @@ from crabpath_retrievers.core.changes import TransitionCount
 from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.text import fold_plural, split_words
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.parts.operation.maintenance.health import HealthQueries
+from crabpath_retrievers.parts.operation.maintenance import HealthQueries
 from crabpath_retrievers.parts.region_mdp.mdp import ActionScore, find_whole, score_actions
 from crabpath_retrievers.parts.region_mdp.models import RegionLevel, RegionModels
 from crabpath_retrievers.regions import ANY_TASK, Hubs, SuccessModel

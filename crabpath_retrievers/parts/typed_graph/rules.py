@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crabpath_retrievers.core.changes import EdgeId, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.records import SEARCH_ACTION, EdgeKind, ReturnedDocument, Turn
-from crabpath_retrievers.learning.rules.edges import find_entry, get_action_type
+from crabpath_retrievers.learning.rules import find_entry, get_action_type
 
 
 class EdgeObservation(NamedTuple):

@@ -229,13 +229,7 @@ class Catalog(Queries):
         return sorted(found, key=lambda node: (node.document, node.position))
 
     def find_place(self, name: str, *, owner: int = 0) -> ListPlace:
-        """Find the place of the chunk with this id, or read the text of a place.
-
-        ``owner`` is that of :meth:`list_nodes`.
-
-        Raises:
-            NotFoundError: There is no such chunk.
-        """
+        """Find the place of the chunk with this id, or read the text of a place."""
         query = sa.select(nodes.c.key, contents.c.source)
         query = query.join(contents, contents.c.node == nodes.c.key)
         known = self._rows(query.where(nodes.c.owner == owner, nodes.c.id == name))

@@ -69,11 +69,7 @@ class FeedbackFilter(NamedTuple):
         namespace: str | None,
         token: str | None = None,
     ) -> "FeedbackFilter":
-        """Make a filter from fields that are checked; None for a field matches all.
-
-        Raises:
-            InvalidInputError: A field cannot be used.
-        """
+        """Make a filter from fields that are checked; None for a field matches all."""
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -217,8 +213,6 @@ class HistoryQueries(Queries):
     ) -> FeedbackState | None:
         """Read the state of feedback by its id; None for an unknown id.
 
-        ``namespace`` is a name; None looks in all.
-
         Raises:
             InvalidInputError: No namespace is given, and several have feedback with this id.
         """
@@ -287,11 +281,7 @@ class HistoryQueries(Queries):
         return about[:limit]
 
     def find_place(self, name: str, namespace: str | None) -> ListPlace:
-        """Find the place of the feedback with this id, or read the text of a place.
-
-        Raises:
-            NotFoundError: There is no such feedback.
-        """
+        """Find the place of the feedback with this id, or read the text of a place."""
         state = self.get_feedback_state(name, namespace)
         return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 
@@ -333,10 +323,7 @@ class HistoryQueries(Queries):
         return [(name, space) for name, space in self._rows(query)]
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
-        """Read the effects of a feedback; None if none are stored.
-
-        ``namespace`` is a key.
-        """
+        """Read the effects of a feedback; None if none are stored."""
         e, later = feedback_effects.c, feedback_effects.alias().c
         query = sa.select(e.sequence, e.record, e.ranker)
         rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))
@@ -395,7 +382,6 @@ class HistoryQueries(Queries):
         Changes of edges that have no weight now are left out.
 
         Args:
-            clock: The clock of the namespace.
             limit: Most changes.
             source: Only changes of edges from the node with this key; None for any.
             target: Only changes of edges to the node with this key; None for any.

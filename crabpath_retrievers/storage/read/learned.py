@@ -406,10 +406,7 @@ class LearnedQueries(Queries):
         return decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
 
     def keys(self, ids: Sequence[str], namespace: int = 0) -> dict[str, int]:
-        """Read the keys of documents, and of notes of a namespace (by key), by id.
-
-        Other ids are left out.
-        """
+        """Read the keys of documents, and of notes of a namespace (by key), by id."""
         rows = self._run(_KEYS, ids=list(ids), namespace=namespace)
         # A document hides a note with its id.
         return {node: key for node, key, _ in sorted(rows, key=lambda row: -row[2])}
@@ -608,10 +605,7 @@ class RegionQueries(Queries):
         return _decode_nodes(rows[::-1])
 
     def get_beginnings(self, keys: Sequence[int], length: int) -> list[tuple[Vector, str, str]]:
-        """Unit vectors, shape ``[d]``, half precision, titles, and the first characters of texts.
-
-        They are of the nodes with these keys.
-        """
+        """Read unit vectors ``[d]``, half precision, titles, and first characters of texts."""
         query = sa.select(
             nodes.c.embedding, nodes.c.title, sa.func.substr(contents.c.content, 1, length)
         )

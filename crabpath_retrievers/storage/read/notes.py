@@ -70,10 +70,7 @@ def find_text_id(note: str) -> str:
 
 
 def build_note_episode_id(key: int, query: str) -> str:
-    """Build the id of the episode by which similar questions recall a note.
-
-    ``key`` is that of the note, ``query`` the question that the note answers.
-    """
+    """Build the id of the episode by which similar questions recall a note."""
     return f"note-{key}-{sha256(query.encode()).hexdigest()[:16]}"
 
 
@@ -223,10 +220,7 @@ class NoteQueries(Queries):
         return [NoteOrigin(*row) for row in rows]
 
     def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
-        """List the latest corrections of nodes, and of notes that correct these, newest first.
-
-        ``keys`` are those of the nodes; at most ``limit`` corrections are listed.
-        """
+        """List the latest corrections of nodes, and of notes that correct these, newest first."""
         rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
         return [Correction(*row) for row in rows]
 
@@ -280,11 +274,7 @@ class NoteQueries(Queries):
         return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_place(self, namespace: int, name: str) -> ListPlace:
-        """Find the place of the note with this id, or read the text of a place.
-
-        Raises:
-            NotFoundError: The namespace has no such note.
-        """
+        """Find the place of the note with this id, or read the text of a place."""
         n = notes.c
         place = sa.select(n.created_turn, n.node).select_from(_JOINED)
         found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))

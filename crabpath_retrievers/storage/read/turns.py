@@ -208,10 +208,7 @@ class TurnLog(Queries):
     """Reads of turn records."""
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
-        """Read the record of a turn, by its id or by the run id of the host.
-
-        ``namespace`` is a name; None looks in all.
-        """
+        """Read the record of a turn, by its id or by the run id of the host."""
         found = self.find(turn_id, namespace=namespace)
         if found is None:
             msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"
@@ -341,7 +338,6 @@ class TurnLog(Queries):
         """Read the last turns of one conversation before a time, newest first, judged or not.
 
         Args:
-            namespace: Name of the namespace.
             until: The time, in seconds since the epoch.
             turns: Most turns.
             seconds: How long before ``until`` the turns may be.

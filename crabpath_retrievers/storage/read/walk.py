@@ -122,8 +122,6 @@ def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any
 
     Args:
         kind: What the row tells, such as the frequency of a term.
-        text: Column for a text.
-        number: Column for a number.
         more: Further columns, at most 6.
     """
     nothing: list[Any] = [sa.literal_column("NULL")] * (6 - len(more))

@@ -42,9 +42,6 @@ def undo_feedback(
     """Subtract all stored effects of feedback, on notes as well, and free its turns.
 
     Args:
-        tx: The transaction.
-        name: Name of the namespace.
-        cause: Id of the feedback.
         version: Version of the namespace that the caller read.
         model: Ranking model without the feedback, as JSON.
         note: Reason to store; None leaves the status, of feedback that waits again.
@@ -78,10 +75,7 @@ def undo_feedback(
 
 
 def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
-    """Subtract all that a feedback changed, except in the model and in notes.
-
-    ``name`` is that of the namespace; ``space`` and ``effects`` are its row and theirs.
-    """
+    """Subtract all that a feedback changed, except in the model and in notes."""
     last = _find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
@@ -138,8 +132,6 @@ def _subtract_counts(
 
 def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
     """Copy the learned state of a namespace to a snapshot with the id ``identity``.
-
-    ``name`` is unique within the namespace; None for a snapshot without one.
 
     Raises:
         ConflictError: There is no such namespace.
@@ -208,10 +200,7 @@ def apply_snapshot(tx: Transaction, identity: str) -> None:
 
 
 def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
-    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped.
-
-    ``namespace`` and ``name`` are key and name of the namespace.
-    """
+    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped."""
     learned = [
         table
         for table in SNAPSHOT_TABLES
@@ -251,11 +240,7 @@ def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
 
 
 def forget_namespace(tx: Transaction, name: str) -> dict[str, int]:
-    """Delete a namespace with its turns, feedback, learned state, notes and snapshots.
-
-    Returns:
-        How many rows were deleted, by table.
-    """
+    """Delete a namespace with all that it has; return the number of deleted rows by table."""
     tx.touches_corpus = True
     key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone
     deleted = {"feedback": tx.delete(s.feedback, s.feedback.c.namespace == name)}

@@ -59,8 +59,6 @@ def write_journal(
     The id of the token that asked for it is added.
 
     Args:
-        tx: The transaction.
-        change: Kind of the change.
         payload: What was changed, JSON-safe.
         namespace: Name of the one namespace that is concerned; None for several or none.
         inverse: What undoes the change, JSON-safe; None if nothing does.

@@ -287,12 +287,6 @@ def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
 def revise_feedback(tx: Transaction, sequence: int, known: Feedback, new: c.KeepFeedback) -> None:
     """Replace the content of feedback, which waits again; its former effects stay for now.
 
-    Args:
-        tx: The transaction.
-        sequence: Number of the feedback.
-        known: The content that the caller read.
-        new: The content from now on.
-
     Raises:
         ConflictError: The stored content is not ``known``.
     """
@@ -357,8 +351,6 @@ def settle_feedback(
     Only feedback that still waits gets the status and the note; otherwise nothing happens.
 
     Args:
-        tx: The transaction.
-        sequence: Number of the feedback.
         note: The reason, or the parts that are ignored.
         status: New status; None attaches the note alone, to feedback of any status.
         created: Time at which the feedback must have been given; None for any.
@@ -511,10 +503,7 @@ def take_back_corrections(tx: Transaction, texts: Mapping[int, str]) -> None:
 def _take_back_blame(
     tx: Transaction, namespace: str, record: dict[str, Any], about: Mapping[int, str]
 ) -> None:
-    """Remove from a feedback's effects, ``record``, the blame of some documents.
-
-    ``about`` has their ids by key.
-    """
+    """Remove from a feedback's effects, ``record``, the blame of some documents."""
     counts = [row for row in record["usage"] if row[0] in about]
     lost = tuple((node, 0.0, -losses, -nats) for node, _, losses, nats in counts)
     add_usage(tx, c.AddUsage(namespace, lost))
@@ -579,11 +568,7 @@ def write_episode(
     """Replace the content of an episode; if no turns are left, the episode is deleted.
 
     Args:
-        tx: The transaction.
-        namespace: Name of the namespace.
-        identity: Id of the episode.
         before: Content that the caller read; without turns the episode is created.
-        after: New content.
         new: Question and vector of an episode to create; None if it exists.
 
     Raises:

@@ -83,9 +83,6 @@ def stage_nodes(
     An id has one row in the queue. Publication does what the arguments say.
 
     Args:
-        tx: The transaction.
-        nodes: Nodes to add or replace, with their vectors.
-        removed: Ids of nodes to delete.
         retired: Ids of nodes to hide from queries. What was learned about them is kept, and counts
             again once a node with the same id is published.
         positions: New positions of other nodes, as ``(id, position)``.
@@ -164,11 +161,7 @@ def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> N
 
 
 def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
-    """Delete documents with all rows that refer to them.
-
-    Returns:
-        Ids of the siblings of the documents, which must be linked again.
-    """
+    """Delete documents with all their rows; return ids of siblings, which must be linked again."""
     held = sa.select(s.nodes.c.key).order_by(s.nodes.c.key).with_for_update()
     known = sorted(tx.get_node_keys(ids).values())
     keys = [key for (key,) in tx.select_in(held, s.nodes.c.key, known)]
@@ -191,10 +184,8 @@ def delete_nodes(tx: Transaction, keys: Sequence[int]) -> None:
 def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Hide nodes from all queries; their texts and what was learned about them are kept.
 
-    Hidden hubs remain hubs, since their vectors define regions.
-
-    Returns:
-        Ids of the siblings of the nodes, which must be linked again.
+    Hidden hubs remain hubs, since their vectors define regions. Returns ids of siblings, which must
+    be linked again.
     """
     keys = list(tx.get_node_keys(ids).values())
     siblings = find_siblings(tx, ids)
@@ -453,8 +444,6 @@ def put_edges(
     Edges of deleted nodes are skipped.
 
     Args:
-        tx: The transaction.
-        edges: The edges.
         linked: Keys of queued nodes that are linked herewith, and leave the queue.
         resorted: Keys of nodes whose edges to siblings are deleted first.
         lost: Edges to delete first, as ``(source, target, kind)``.
@@ -630,10 +619,6 @@ def publish_nodes(
     """Make a batch visible without staging it.
 
     Args:
-        tx: The transaction.
-        nodes: Nodes to add or replace, with their vectors.
-        words: Words of each node.
-        removed: Ids of nodes to delete.
         indexed: Whether this transaction also writes the vectors to the index; if not, the nodes
             are queued for it.
         queued: Whether the nodes are queued for linking; if not, the caller links them in this

@@ -84,8 +84,6 @@ def _write_node(
 ) -> int:
     """Write the node of a note, and delete its former content; return its key.
 
-    ``namespace`` is a key; ``payload`` is that of the node.
-
     Raises:
         InvalidInputError: The id is that of a document.
     """
@@ -194,8 +192,6 @@ def undo_notes(
     """Undo what feedback did to notes, after all its other effects have been undone.
 
     Args:
-        tx: The transaction.
-        name: Name of the namespace.
         made: Notes that the feedback created or repeated: ``note`` is the id, ``query`` that of its
             episode, ``asked`` the question, ``turn`` the turn, and ``said`` its number in the order
             of notes.
@@ -253,11 +249,7 @@ def _undo_note(
 
 
 def _find_last_maker(tx: Transaction, namespace: int | None, node: str) -> dict[str, Any] | None:
-    """Find the last feedback in effect that created or repeated the note ``node``.
-
-    Returns:
-        Values of the note's columns that are those of the feedback; None without one.
-    """
+    """Find what the last feedback in effect that created or repeated a note wrote in its row."""
     effects = s.feedback_effects.c
     same = effects.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
     latest = sa.select(effects.feedback, effects.record).where(effects.namespace == namespace, same)

@@ -21,7 +21,7 @@ from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.core.records import Candidate, NodeHead, Tier, WalkEdge
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, compute_features
+from crabpath_retrievers.rerank import FEATURES, Evidence, compute_features
 
 
 def head(key):

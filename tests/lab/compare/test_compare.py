@@ -23,9 +23,7 @@ from playwright.sync_api import expect, sync_playwright
 from typer.testing import CliRunner
 
 from crabpath_lab import load_sample
-from crabpath_lab.compare.answers import ask_all
-from crabpath_lab.compare.judgements import Judgements, measure
-from crabpath_lab.compare.page import Page, serve_page
+from crabpath_lab.compare import Judgements, Page, ask_all, measure, serve_page
 from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError

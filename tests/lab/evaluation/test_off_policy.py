@@ -12,7 +12,7 @@ from crabpath_lab.streams import (
 )
 from crabpath_retrievers.config import RankSettings, Settings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.rerank.ranker import draw_explored
+from crabpath_retrievers.rerank import draw_explored
 
 SCORES = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -2.0])
 USED = {"1"}

@@ -10,7 +10,7 @@ from crabpath_retrievers.config import (
     TierSettings,
 )
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.parts.operation.maintenance.autotune import (
+from crabpath_retrievers.parts.operation.maintenance import (
     TuningHistory,
     decide_adjustments,
 )

@@ -9,7 +9,7 @@ import tables as s
 from crabpath_retrievers import Feedback, MemoryMaintenance, Settings
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import NotFoundError, StoreError
-from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner
+from crabpath_retrievers.parts.operation.maintenance import Autotuner
 from tests.seams import get_services, make_change
 
 TOPICS = 14

@@ -17,7 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback, examine
 from crabpath_retrievers.core.records import compute_hub_level
-from crabpath_retrievers.storage.store import SCHEMA_VERSION
+from crabpath_retrievers.storage import SCHEMA_VERSION
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 PLAIN = DeterministicFakeEmbedding(size=16)

@@ -8,7 +8,7 @@ import pytest
 from crabpath_retrievers import HealthReport, InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.core.records import Authority, StoredWeight, Tier
-from crabpath_retrievers.parts.operation.maintenance.health import (
+from crabpath_retrievers.parts.operation.maintenance import (
     EdgeGroup,
     EdgeTally,
     HealthMeasurements,

@@ -8,8 +8,9 @@ import pytest
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.config import MaintenanceSettings
 from crabpath_retrievers.core.records import StoredWeight
-from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
-from crabpath_retrievers.parts.operation.maintenance.rules import (
+from crabpath_retrievers.parts.operation.maintenance import (
+    AutoNote,
+    LearnedWeight,
     compute_survival_score,
     find_faded_weights,
     find_neighbours,

@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import (
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.parts.operation.maintenance.queries import LearnedWeight
+from crabpath_retrievers.parts.operation.maintenance import LearnedWeight
 from tests.seams import get_engine, get_services, make_change
 
 STEPS = ["health", "autotune", "fade", "prune", "connect", "compact"]

@@ -37,14 +37,15 @@ from crabpath_retrievers.cli.commands import (
 from crabpath_retrievers.core.query import is_url, parse_namespace
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
-from crabpath_retrievers.parts.operation.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.parts.operation.maintenance.doctor import examine, load_collections
-from crabpath_retrievers.parts.operation.maintenance.health import (
+from crabpath_retrievers.parts.operation.maintenance import (
+    Autotuner,
     HealthReport,
     Metric,
+    TuneReport,
     load_past_reports,
     measure_health,
 )
+from crabpath_retrievers.parts.operation.maintenance.doctor import examine, load_collections
 from crabpath_retrievers.parts.operation.maintenance.runner import (
     MAINTENANCE_STEPS,
     MaintenanceReport,

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.records import Edge
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.parts.operation.maintenance.queries import (
-    LearnedWeight,
     build_run_condition,
     find_awaited_turns,
     find_old_episodes,
 )
+from crabpath_retrievers.parts.operation.maintenance.rules import LearnedWeight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import TABLES, list_orphans
 from crabpath_retrievers.storage.sql_tools import delete_in, split_batches

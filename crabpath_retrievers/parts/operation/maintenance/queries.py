@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import EdgeKind, StoredWeight, Vector
+from crabpath_retrievers.parts.operation.maintenance.rules import AutoNote, LearnedWeight
 from crabpath_retrievers.storage.schema import (
     TABLES,
     edges,
@@ -69,31 +69,6 @@ def build_run_condition(run: str) -> sa.ColumnElement[bool]:
 
 
 _EDGE = ("source", "target", "kind")
-
-
-class LearnedWeight(NamedTuple):
-    """A learned weight: keys of both ends, number of the edge kind.
-
-    ``in_text`` says whether it decays to a prior, that of STOP or of an edge of the text.
-    """
-
-    source: int
-    target: int
-    kind: int
-    stored: StoredWeight
-    in_text: bool
-
-
-class AutoNote(NamedTuple):
-    """An ``auto`` note with its uses and edges; see the columns of ``notes`` and ``usage``."""
-
-    id: str
-    last: int
-    uses: float
-    passes: float
-    authority: int
-    degree: int
-    strongest: float
 
 
 class MaintenanceQueries(Queries):

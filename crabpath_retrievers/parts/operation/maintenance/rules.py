@@ -5,6 +5,7 @@ After the CrabPath v2 specification.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,37 @@ from crabpath_retrievers.core.records import (
     Authority,
     Edge,
     EdgeKind,
+    StoredWeight,
     Vector,
     stretch_cosine,
 )
-from crabpath_retrievers.parts.operation.maintenance.queries import AutoNote, LearnedWeight
 
 _TYPED = {kind.value for kind in TYPED_KINDS}
+
+
+class LearnedWeight(NamedTuple):
+    """A learned weight: keys of both ends, number of the edge kind.
+
+    ``in_text`` says whether it decays to a prior, that of STOP or of an edge of the text.
+    """
+
+    source: int
+    target: int
+    kind: int
+    stored: StoredWeight
+    in_text: bool
+
+
+class AutoNote(NamedTuple):
+    """An ``auto`` note with its uses and edges; see the columns of ``notes`` and ``usage``."""
+
+    id: str
+    last: int
+    uses: float
+    passes: float
+    authority: int
+    degree: int
+    strongest: float
 
 
 def find_faded_weights(

@@ -29,13 +29,12 @@ from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocument, Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, SchemaVersionError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
-from crabpath_retrievers.parts.operation.maintenance.health import HealthReport
-from crabpath_retrievers.rerank.learned import Posterior, remove_gain
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.parts.operation.maintenance import HealthReport
+from crabpath_retrievers.rerank import Posterior, Ranker, remove_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.storage import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
-from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage.write.journal import Row
 from crabpath_retrievers.vectors.embedder import parse_identity
 

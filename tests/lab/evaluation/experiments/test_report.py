@@ -14,11 +14,12 @@ from crabpath_lab.experiments import (
     compare_share,
     conclude,
     mean_interval,
+    render_pages,
     require_always,
+    run_and_write,
     run_experiment,
     select_experiments,
 )
-from crabpath_lab.experiments import report as reporting
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -52,9 +53,8 @@ def test_figures_are_summed_up_over_seeds():
     json.dumps(record, allow_nan=False)
 
 
-def test_a_report_has_figures_a_plot_and_a_verdict(tmp_path, monkeypatch):
-    monkeypatch.setattr(reporting, "cached_embedder", lambda name, cache: None)
-    page = reporting.run_and_write([TOY], 2, folder=tmp_path)
+def test_a_report_has_figures_a_plot_and_a_verdict(tmp_path):
+    page = run_and_write([TOY], 2, folder=tmp_path, cache=tmp_path / "cache")
     assert page in (tmp_path / "figures.md").read_text().replace("\n![A toy](toy.png)\n", "")
     assert "**Undecided**: the mean is 0.5." in page
     assert "crabpath experiment toy --seeds 2" in page
@@ -62,7 +62,7 @@ def test_a_report_has_figures_a_plot_and_a_verdict(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "toy.json").read_text())["seeds"] == 2
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
     assert "[A toy](figures.md#a-toy)" in (tmp_path / "README.md").read_text()
-    reporting.run_and_write([TOY], 4, folder=tmp_path)
+    run_and_write([TOY], 4, folder=tmp_path, cache=tmp_path / "cache")
     assert (tmp_path / "README.md").read_text().count("A toy") == 1
 
 
@@ -210,7 +210,7 @@ def judge(name, changed=()):
 def test_the_reports_in_the_docs_say_what_their_figures_say(name):
     """Of ten seeds; both pages are as their JSON files make them."""
     record = RECORDS[name]
-    for page, text in reporting.render_pages(REPORTS).items():
+    for page, text in render_pages(REPORTS).items():
         assert (REPORTS / page).read_text(encoding="utf-8") == text
         assert record["title"] in text
     assert record["seeds"] == 10

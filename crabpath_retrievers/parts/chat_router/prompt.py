@@ -26,7 +26,7 @@ from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import quote_as_json, to_storable
-from crabpath_retrievers.routing.policy import ActionStatistics, RoutingRequest
+from crabpath_retrievers.routing import ActionStatistics, RoutingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +198,8 @@ def format_experience(
     """Format the success of at most four actions; empty if none is known, or no room is left.
 
     Args:
-        tried: Success of actions in the query's region.
         offered: Actions that the router may choose now. They come first; within both groups the
             order is by number of trials.
-        count: Counts the tokens of a text.
         room: Tokens available for the prompt; at most a sixth of them is used.
     """
     order = sorted(tried, key=lambda one: (one.action not in offered, -one.trials))

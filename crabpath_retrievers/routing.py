@@ -134,11 +134,7 @@ class Router(Protocol):
 
 
 def require_valid(router: Router, request: RoutingRequest, routed: RoutingResult) -> None:
-    """Refuse a router's result that does not answer its request.
-
-    Raises:
-        InvalidInputError: A part of the result is missing or of another form.
-    """
+    """Refuse a router's result that does not answer its request."""
     require = partial(require_result, router)
     require("RoutingResult([...])", routed, fits=isinstance(routed, RoutingResult))
     decisions, choices, usage = routed.decisions, request.choices, routed.usage
@@ -183,7 +179,6 @@ def action_probabilities(logits: Floats, sizes: NDArray[np.intp]) -> Floats:
     """Compute the softmax of each run of ``logits``, shape ``[Σ sizes]``; stable for large values.
 
     Args:
-        logits: Logits of all choices, one choice after the other.
         sizes: Number of actions of each choice, at least 1.
     """
     starts = sizes.cumsum() - sizes

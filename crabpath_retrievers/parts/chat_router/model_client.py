@@ -29,7 +29,7 @@ from crabpath_retrievers.core.calls import (
     run_with_timeout,
 )
 from crabpath_retrievers.core.processes import raise_interruption
-from crabpath_retrievers.routing.prompt import Route
+from crabpath_retrievers.parts.chat_router.prompt import Route
 
 # Fields of LangChain chat models that limit the length of an answer; most have one of them.
 _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")

@@ -16,14 +16,12 @@ from crabpath_retrievers.core.calls import Operations, arun, perform, run
 from crabpath_retrievers.core.records import ModelUsage
 from crabpath_retrievers.core.text import describe_type
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.model_client import ModelBreaker, ModelClient, RouterSettings
-from crabpath_retrievers.routing.policy import (
-    Decision,
-    RoutingRequest,
-    RoutingResult,
-    SoftmaxRouter,
+from crabpath_retrievers.parts.chat_router.model_client import (
+    ModelBreaker,
+    ModelClient,
+    RouterSettings,
 )
-from crabpath_retrievers.routing.prompt import (
+from crabpath_retrievers.parts.chat_router.prompt import (
     Route,
     RouteOption,
     RouterPrompt,
@@ -31,6 +29,12 @@ from crabpath_retrievers.routing.prompt import (
     find_unclear,
     make_token_counter,
     parse_answer,
+)
+from crabpath_retrievers.routing import (
+    Decision,
+    RoutingRequest,
+    RoutingResult,
+    SoftmaxRouter,
 )
 
 _MILLION = 1_000_000

@@ -520,10 +520,7 @@ def _convert_objects(source: str, found: list[Any]) -> list[Document]:
 
 
 def _list_lines(value: object, path: str = "") -> Iterator[str]:
-    """Yield each scalar of a JSON value as a line, after the keys that lead to it.
-
-    ``path`` are the keys that lead to the value itself.
-    """
+    """Yield each scalar of a JSON value as a line, after the keys that lead to it."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _list_lines(item, f"{path}.{key}" if path else key)
@@ -626,7 +623,6 @@ def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]
 
     Args:
         source: Path or address of the file; relative links in it are resolved against this.
-        data: Its content.
 
     Returns:
         The documents, with ``source`` and, except for Markdown, a title. A file makes one; a PDF

@@ -1,0 +1,1 @@
+"""A chat model as router: it decides which ambiguous edges a walk follows."""

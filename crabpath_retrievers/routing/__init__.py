@@ -1,1 +1,0 @@
-"""Routers: which habitual edges a walk follows."""
