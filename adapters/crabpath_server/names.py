@@ -41,6 +41,8 @@ class SourceNames:
 
     def show(self, value: Any) -> Any:
         """Remove the common directory from JSON-safe data, except from texts of documents."""
+        if not self._root:
+            return value
         if isinstance(value, str):
             return self.hide(value) if self._root != "/" else value.removeprefix("/")
         if isinstance(value, Mapping):
