@@ -70,7 +70,8 @@ def measure_serving(load: ServeLoad) -> Iterator[str]:
         try:
             with CrabPath.open(place / "own", embeddings=Hashed()) as memory:
                 yield from _compare(memory, url, next(iter(tokens.values())), load.documents)
-            yield from ask_together(url, tokens, load).render(load)
+            if load.seconds:
+                yield from ask_together(url, tokens, load).render(load)
         finally:
             server.terminate()
             server.join(_PATIENCE)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     )
     from crabpath_retrievers.parts.typed_graph.granger import Influence
     from crabpath_retrievers.parts.typed_graph.memory_graph import MemoryGraph
+    from crabpath_retrievers.parts.typed_graph.queries import WeightMove
     from crabpath_retrievers.parts.typed_graph.search import BayesianHit, CausalHit, GraphHit
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
         RoutingResult,
         SoftmaxRouter,
     )
-    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
@@ -226,6 +227,7 @@ _MODULES = {
     "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
     "parts.typed_graph.granger": "Influence",
     "parts.typed_graph.memory_graph": "MemoryGraph",
+    "parts.typed_graph.queries": "WeightMove",
     "parts.typed_graph.search": "BayesianHit CausalHit GraphHit",
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
@@ -235,7 +237,7 @@ _MODULES = {
     "routing": (
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
-    "storage.read.history": "FeedbackRecord Snapshot WeightMove",
+    "storage.read.history": "FeedbackRecord Snapshot",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",

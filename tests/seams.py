@@ -46,6 +46,8 @@ _BOUNDS = {
     "episodes_compared": (episodes, "_MAX_SMALL"),
     "reached": (follow, "MAX_REACHED"),
     "bytes_remembered": (corpus, "_MAX_BYTES"),
+    "asked_before_copying": (corpus, "_ASKED_OFTEN"),
+    "copied": (corpus, "_MOST_COPIED"),
     "schema_version": (store_module, "SCHEMA_VERSION"),
     "schema_scripts": (migrations, "VERSIONS"),
 }

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 try:
     import uvicorn
+    from anyio import fail_after
     from pydantic import ValidationError
     from pydantic_core import from_json, to_json
     from starlette.applications import Starlette
@@ -409,9 +410,9 @@ class _Resource:
                 sender = (grant.token or "", namespace, endpoint.path)
                 body = await request.body()
                 answering = served.repeats.answer(sender, key, body, ask)
-            with act_for(grant.token):
-                answer = await asyncio.wait_for(answering, seconds)
-        except asyncio.TimeoutError:
+            with act_for(grant.token), fail_after(seconds):
+                answer = await answering
+        except TimeoutError:
             raise LateAnswerError(seconds) from None
         entry.turn = getattr(answer, "turn_id", None) or entry.turn
         if isinstance(answer, Download):
@@ -548,8 +549,9 @@ class _Gate:
                     headers["Connection"] = "close"
             started = True
             try:
-                await asyncio.wait_for(send(message), self._limits.transfer_seconds)
-            except asyncio.TimeoutError:
+                with fail_after(self._limits.transfer_seconds):
+                    await send(message)
+            except TimeoutError:
                 raise _UnreadAnswerError from None
 
         try:
@@ -595,8 +597,9 @@ class _Gate:
                 return await receive()
             until = until or loop.time() + seconds
             try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - loop.time()))
-            except asyncio.TimeoutError:
+                with fail_after(max(0.0, until - loop.time())):
+                    message = await receive()
+            except TimeoutError:
                 late = f"the body did not come within {seconds:g} s: send it again"
                 raise LateBodyError(late) from None
             taken += len(message.get("body", b""))

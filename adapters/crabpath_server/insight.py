@@ -24,18 +24,15 @@ from crabpath_retrievers.parts.operation.maintenance.runner import (
     MaintenanceReport,
 )
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
+from crabpath_retrievers.parts.typed_graph import WeightMove
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
-from crabpath_retrievers.storage.read.history import (
-    AuditRecord,
-    FeedbackRecord,
-    Snapshot,
-    WeightMove,
-)
+from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_server.answers import ApiOutput, AuthorityName, Download, Sent, TierName
 from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Call, Limit
 from crabpath_server.judging import bound_authority
+from crabpath_server.queries import AuditRecord, ServerQueries
 
 _MOST_CHANGES = 1000  # of one turn
 _OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
@@ -456,7 +453,7 @@ async def list_audit(
 ) -> AuditList:
     """List what was added, deleted and maintained, and by which token; needs all namespaces."""
     _require_all_namespaces(call, "the audit")
-    read = partial(call.memory.store.history.list_audit, limit, before=before)
+    read = partial(ServerQueries(call.memory.store).list_audit, limit, before=before)
     return AuditList(changes=await asyncio.to_thread(read))
 
 

@@ -14,6 +14,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.notes import find_turn
 from crabpath_retrievers.retrieval.pipeline import find_named_chunks
 from crabpath_server.endpoints import Call
+from crabpath_server.queries import ServerQueries
 
 _TEACH = "teach"
 _OWN_QUESTION = ("query", "id")  # of a correction: a note wherever its sender wants one
@@ -65,7 +66,7 @@ async def bound_undo(call: Call, feedback_id: str | None, turn_id: str | None) -
             names += [said.feedback_id for _, said in store.turns.get_verdicts([turn])]
             notes += store.notes.find_said(space, turn=turn)
         own = {note.token for note in notes if note.is_direct}
-        return own | store.history.find_tokens(space, names)
+        return own | ServerQueries(store).find_tokens(space, names)
 
     if await asyncio.to_thread(find_givers) - {call.grant.token}:
         call.grant.require("admin", "undo of what others said")
@@ -96,7 +97,7 @@ async def _find_others(call: Call, feedback_id: str | None) -> set[str | None]:
     """Find the other tokens by which a feedback was given."""
     if feedback_id is None:
         return set()
-    find = call.memory.store.history.find_tokens
+    find = ServerQueries(call.memory.store).find_tokens
     found = await asyncio.to_thread(find, call.namespace, [feedback_id])
     return {name for name in found if name not in {None, call.grant.token}}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError
+from crabpath_server.queries import ServerQueries
 
 _FRESH_SECONDS = 1.0  # for which the common directory is not looked for again
 _TEXTS = frozenset({"text", "content", "query"})  # fields whose values are not changed
@@ -31,7 +32,7 @@ class SourceNames:
         if time.monotonic() < self._until:
             return
         try:
-            ends = await asyncio.to_thread(self._memory.store.catalog.find_outer_sources)
+            ends = await asyncio.to_thread(ServerQueries(self._memory.store).find_outer_sources)
         except CrabPathError:  # the request itself says so
             return
         folders = [posixpath.dirname(source) for source in ends]
@@ -40,6 +41,8 @@ class SourceNames:
 
     def show(self, value: Any) -> Any:
         """Remove the common directory from JSON-safe data, except from texts of documents."""
+        if not self._root:
+            return value
         if isinstance(value, str):
             return self.hide(value) if self._root != "/" else value.removeprefix("/")
         if isinstance(value, Mapping):

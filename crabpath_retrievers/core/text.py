@@ -8,7 +8,6 @@ Two words share a code with probability 1/65,536; a document may then seem to co
 it does not contain.
 """
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -768,15 +767,6 @@ def consists_of_name(words: Iterable[str], name: str) -> bool:
     return all(drop_signs(word) in known for word in words if _FORM not in word)
 
 
-_ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
-
-
-def quote_as_json(value: Any) -> str:
-    """Write a value as JSON on one line without angle brackets, so that it contains no tag."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(_ESCAPED)
-
-
 Floats = NDArray[np.float64]
 
 _CODE = np.dtype("<u2")
@@ -859,10 +849,6 @@ _BARE = re.compile(
     r"[^\s\"'<>)\]}`]*(?:\s+[A-Za-z0-9+/]{40,}={0,2})*(?:\s+[A-Za-z0-9+/]{2,}={1,2}(?!\S))?",
     re.IGNORECASE,
 )
-_ENCODED = re.compile(
-    r"(?<!\w)data:[a-z]+/[\w.+-]{1,100}(?:;[^,;\s\"'<>]{1,100}){0,8};base64,[A-Za-z0-9+/=]*",
-    re.IGNORECASE,
-)
 
 
 def remove_pictures(text: str) -> str:
@@ -875,11 +861,6 @@ def remove_pictures(text: str) -> str:
     if found:
         text = _IMAGE.sub(_name_image, text)
     return _BARE.sub("", text)
-
-
-def remove_encoded(text: str) -> str:
-    """Remove ``data:`` URIs in base64 from a text; each ends before a table's delimiter."""
-    return _ENCODED.sub("", text) if "base64," in text.lower() else text
 
 
 def _name_image(tag: re.Match[str]) -> str:

@@ -5,21 +5,16 @@ embedded again, so an ingest that was interrupted goes on where it stopped. Chun
 gives no usable vector are left out, or refused.
 """
 
-import json
 import logging
-from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-import numpy as np
 from langchain_core.documents import Document
-from pydantic_core import from_json, to_json
 from typing_extensions import Self
 
 from crabpath_retrievers.core.records import Node, Vector
-from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
+from crabpath_retrievers.core.text import IndexedWords, is_blank
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
@@ -190,47 +185,6 @@ class Part:
         self.left_out += other.left_out
 
 
-_VECTOR = np.dtype("<f4")
-
-
-def encode_part(part: Part) -> tuple[bytes, bytes]:
-    """Encode a part as JSON, and its new vectors as bytes, for the process that writes it."""
-    new = [node.vector for node in part.nodes if node.vector is not None]
-    data = {
-        "nodes": [
-            {**{name: getattr(node, name) for name in _PLAIN}, "embedded": node.vector is not None}
-            for node in part.nodes
-        ],
-        **{name: getattr(part, name) for name in _NUMBERS},
-        "words": {digest: tuple(words) for digest, words in part.words.items()},
-        "named": sorted(part.named),
-    }
-    vectors = np.asarray(new, dtype=_VECTOR).tobytes()
-    return to_json(data, bytes_mode="base64"), vectors
-
-
-def decode_part(data: bytes, packed: bytes) -> Part:
-    """Decode a part from both results of :func:`encode_part`."""
-    read = from_json(data)
-    count = sum(node["embedded"] for node in read["nodes"])
-    vectors = iter(np.frombuffer(packed, dtype=_VECTOR).reshape(count, -1) if count else ())
-    nodes = []
-    for row in read["nodes"]:
-        vector = next(vectors) if row.pop("embedded") else None
-        nodes.append(Node(**{**row, **{n: tuple(row[n]) for n in _LISTS}}, vector=vector))
-    words = {
-        digest: IndexedWords(tokens, urlsafe_b64decode(terms))
-        for digest, (tokens, terms) in read["words"].items()
-    }
-    numbers = {name: read[name] for name in _NUMBERS}
-    return Part(nodes, words, set(read["named"]), **numbers)
-
-
-_PLAIN = tuple(each.name for each in fields(Node) if each.name != "vector")
-_LISTS = ("names", "addresses", "references")
-_NUMBERS = ("documents", "blank", "repeated", "embedded", "files", "skipped", "left_out")
-
-
 class PartMaker(NamedTuple):
     """Makes parts of documents and files.
 
@@ -278,34 +232,3 @@ class PartMaker(NamedTuple):
             documents += found
             skipped |= bad
         return replace(self.make(documents, skipped), files=len(listed))
-
-
-def parse_rows(rows: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Parse rows with a ``text`` and, where present, ``metadata`` and ``id``, to documents.
-
-    Raises:
-        InvalidInputError: A row has no text, or its metadata are no mapping.
-    """
-    return [_to_document(row) for row in rows]
-
-
-def _to_document(row: Mapping[str, Any]) -> Document:
-    text, metadata, name = row.get("text"), row.get("metadata"), row.get("id")
-    if isinstance(metadata, str):
-        metadata = _parse_metadata(metadata)
-    if not isinstance(text, str) or not (metadata is None or isinstance(metadata, Mapping)):
-        given = format_value({key: value for key, value in row.items() if key != "text"})
-        msg = (
-            "a row of the dataset needs a text in the column text, and in metadata, if there is "
-            f"one, a mapping or its JSON, not {given}"
-        )
-        raise InvalidInputError(msg)
-    # A column of structs has every key in every row.
-    own = {key: value for key, value in (metadata or {}).items() if value is not None}
-    return Document(page_content=text, metadata=own, id=None if name is None else str(name))
-
-
-def _parse_metadata(text: str) -> object:
-    with suppress(ValueError):
-        return json.loads(text)
-    return text

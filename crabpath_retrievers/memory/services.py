@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -57,7 +57,6 @@ from crabpath_retrievers.routing import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.catalog import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
-from crabpath_retrievers.storage.replica import ReplicaState
 from crabpath_retrievers.storage.write.nodes import put_meta
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex
@@ -82,6 +81,9 @@ from crabpath_retrievers.vectors.opening import (
     vectors_place,
     wrapped_store,
 )
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.replica import ReplicaState
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -555,7 +557,7 @@ def check_open_memory(
     return add_replica(ask_parts(asked, "the database and the vector store answer"), store.replica)
 
 
-def add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
+def add_replica(found: Readiness, replica: "ReplicaState | None") -> Readiness:
     """Add the state of the read replica, which may fail without stopping queries."""
     if not found.ready or replica is None:
         return found

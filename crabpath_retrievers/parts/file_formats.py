@@ -33,7 +33,6 @@ from pydantic_core import from_json, to_json
 from crabpath_retrievers.core.calls import quiet_foreign_loggers
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.processes import raise_interruption
-from crabpath_retrievers.core.text import remove_encoded
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import find_day, is_markdown, make_title, name_first
 
@@ -769,3 +768,14 @@ _PARSERS: dict[str, tuple[str, Callable[[str, bytes], Iterable[Document | BadPar
     ".mbox": ("email", parse_mailbox),
 }
 """Parsers by ending of the name, with the module that they need."""
+
+
+_ENCODED = re.compile(
+    r"(?<!\w)data:[a-z]+/[\w.+-]{1,100}(?:;[^,;\s\"'<>]{1,100}){0,8};base64,[A-Za-z0-9+/=]*",
+    re.IGNORECASE,
+)
+
+
+def remove_encoded(text: str) -> str:
+    """Remove ``data:`` URIs in base64 from a text; each ends before a table's delimiter."""
+    return _ENCODED.sub("", text) if "base64," in text.lower() else text

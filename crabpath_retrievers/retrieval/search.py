@@ -180,8 +180,6 @@ class SeedSearch:
             seeds = _widen(seeds, depth, words_depth)
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
-        index = self._index.on(read)
-        dense = self._search_dense(read, query.filter, vector, limit) if has_vector else ()
         text = query.text[:_LONGEST_QUERY]
         words = list_name_words(text)
         longest = self._settings.links.max_name_words
@@ -190,6 +188,8 @@ class SeedSearch:
             select_query_words(list_query_words(text, read.language), seeds),
             list_word_sequences(words[:_MAX_WORDS], longest),
         )
+        index = self._index.on(read)
+        dense = self._search_dense(read, query.filter, vector, limit, facts) if has_vector else ()
         clock, idf = facts.clock, compute_idf(facts)
         information = QueryInformation.from_idf(idf)
         lexical = search_lexical(read, facts, idf, seeds)
@@ -239,14 +239,20 @@ class SeedSearch:
         return SeedHits(clock, hits, information)
 
     def _search_dense(
-        self, read: Reader, condition: Any, vector: Vector, limit: int
+        self, read: Reader, condition: Any, vector: Vector, limit: int, facts: QueryFacts
     ) -> Sequence[str]:
         """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows.
+
+        ``facts`` tell the version and the size of the corpus.
 
         Raises:
             InvalidInputError: The filter compares texts by size.
             StoreError: The index failed.
         """
+        if self._index.is_copied and not condition:
+            near = read.walk.find_nearest(vector, limit, facts)
+            if near is not None:
+                return near
         try:
             return find_ids(self._index.on(read), vector, limit, condition)
         except StoreUnavailableError:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -21,6 +21,7 @@ from crabpath_retrievers.core.changes import (
     KeepFeedback,
     RecordTurn,
 )
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.records import Turn, Vector
@@ -46,13 +47,6 @@ from crabpath_retrievers.storage.database import (
 from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.reader import ConnectionReader, Reader, StoreMemory
-from crabpath_retrievers.storage.replica import (
-    DEFAULT_MAX_LAG,
-    Replica,
-    ReplicaAwayError,
-    ReplicaState,
-    ensure_identity,
-)
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, repeat_transaction
 from crabpath_retrievers.storage.write import learned, notes, weights
@@ -66,8 +60,14 @@ from crabpath_retrievers.storage.write.nodes import (
 from crabpath_retrievers.storage.write.transaction import Transaction, Write
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.replica import Replica, ReplicaState
+
 SCHEMA_VERSION = 6
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
+
+DEFAULT_MAX_LAG = 5.0
+"""Seconds that a replica may be behind."""
 
 UNRELEASED = 0
 """Version of stores that were written before the first release; they cannot be read."""
@@ -227,10 +227,11 @@ class GraphStore(Store):
                     prepare(connection)
                 ensure_schema(connection, self._fulltext)
                 if replica is not None:
-                    self._replica = Replica(
+                    part = load_part("crabpath_retrievers.parts.replica")
+                    limits |= {"identity": part.ensure_identity(connection)}
+                    self._replica = part.Replica(
                         replica, self._reader, max_lag=max_replica_lag, **limits
                     )
-                    self._replica.identity = ensure_identity(connection)
             self._file = None if self.dialect != "sqlite" else self._identify_file()
             if self._replica is not None:
                 self._replica.start()
@@ -310,7 +311,7 @@ class GraphStore(Store):
             yield ConnectionReader(self._memory, connection, self.flush)
 
     @property
-    def replica(self) -> ReplicaState | None:
+    def replica(self) -> "ReplicaState | None":
         """State of the read replica; None without one."""
         return None if self._replica is None else self._replica.state
 
@@ -545,13 +546,17 @@ class _OpenTransaction(ConnectionReader, Store):
         self._store.require_in_place()
 
 
+class ReplicaAwayError(StoreUnavailableError):
+    """The replica failed or is too old for this query, which the primary answers instead."""
+
+
 class QueryReader(Reader):
     """Reader of one query: of the replica until it fails, then of the primary to the end.
 
     It never goes back: caches may hold what is newer than the version they are for, never older.
     """
 
-    def __init__(self, store: GraphStore, memory: StoreMemory, replica: Replica | None) -> None:
+    def __init__(self, store: GraphStore, memory: StoreMemory, replica: "Replica | None") -> None:
         """Keep where to read: ``replica`` while it is fresh, otherwise ``store``."""
         super().__init__(memory)
         self._store, self._replica = store, replica

@@ -43,6 +43,8 @@ class VectorIndex(ABC):
     Attributes:
         reads_filters: Whether it searches with filters; queries with one are refused otherwise.
         foreign: Whether it belongs to another application.
+        is_copied: Whether it finds what an exact search over the vectors in the graph store finds;
+            a process then searches small corpora by a copy of these.
         deletes: Whether documents are deleted here; else only their owner deletes them.
         refill: Called after damaged files were replaced, to fill the index again; None leaves it
             empty.
@@ -62,6 +64,7 @@ class VectorIndex(ABC):
 
     reads_filters: bool = False
     foreign: bool = False
+    is_copied: bool = False
     deletes: bool = True
     refill: Callable[[], None] | None = None
     has_collections: bool = False
@@ -254,7 +257,7 @@ class StoredVectors(VectorIndex):
     Each query reads all vectors, in blocks of bounded size.
     """
 
-    read_only = True
+    read_only = is_copied = True
 
     def __init__(self, store: GraphStore) -> None:
         """Keep the graph store to search, which is closed with the index."""

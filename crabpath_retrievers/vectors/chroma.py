@@ -85,7 +85,7 @@ class ChromaIndex(VectorIndex):
     takes their place, which :attr:`refill` fills again, in the thread that met the failure.
     """
 
-    reads_filters = has_collections = True
+    reads_filters = has_collections = is_copied = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
         """Keep an existing collection.

@@ -21,9 +21,8 @@ from crabpath_retrievers.ingest.parts import (
     ChunkEmbedder,
     Part,
     PartMaker,
-    decode_part,
-    encode_part,
 )
+from crabpath_retrievers.parts.ray import decode_part, encode_part
 from tests.seams import set_bounds
 
 pytestmark = pytest.mark.slow

@@ -193,7 +193,7 @@ def test_hubs_are_never_older_than_the_version_that_they_are_remembered_for(memo
 
 def test_a_replica_that_lags_is_left_and_used_again(memory, other, standby, caplog):
     """One warning, and the lag is told."""
-    caplog.set_level(logging.INFO, "crabpath_retrievers.storage.replica")
+    caplog.set_level(logging.INFO, "crabpath_retrievers.parts.replica")
     standby.pause()
     other.add_documents([ZEBRA], split=False)
     assert "zebra" not in ask(memory)

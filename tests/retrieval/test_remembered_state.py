@@ -6,7 +6,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.storage import GraphStore
-from tests.seams import get_cache
+from tests.seams import get_cache, set_bounds
 
 QUESTIONS = ("What does Page 3 tell?", "Who wrote Page 7?", "Is there a rule?")
 RULES = Settings().replace(learning=Settings().learning.replace(half_life=5.0))
@@ -128,3 +128,32 @@ def test_no_more_than_some_namespaces_are_remembered(store: GraphStore):
     assert not fetched
     read(1, version=2)
     assert fetched == [(1, [0, 1, 2])]
+
+
+def test_a_corpus_that_is_asked_often_is_searched_in_the_process_with_equal_answers(
+    opened, monkeypatch
+):
+    asked = opened()
+    by_index = answer_all(asked)
+    set_bounds(monkeypatch, asked_before_copying=0)
+    for _ in range(2):
+        assert answer_all(asked) == by_index
+    set_bounds(monkeypatch, copied=0)  # larger than what is copied
+    assert answer_all(opened()) == by_index
+
+
+def test_documents_of_others_are_found_and_forgotten_ones_are_not_where_vectors_are_copied(
+    opened, monkeypatch
+):
+    set_bounds(monkeypatch, asked_before_copying=0)
+    asked, other = opened(), opened()
+    text = "A question without words that others have: zyx."
+
+    def find():
+        return [item.node for item in asked.retrieve(text, k=1, record=False).turn.returned]
+
+    assert find() != ["new"]
+    other.add_documents([Document(text, id="new")], split=False)
+    assert find() == ["new"]
+    other.forget(["new"])
+    assert find() != ["new"]

@@ -8,6 +8,7 @@ The nodes among which a chat model chooses: entries of the walk and targets of u
 Counting tokens: by the model's own counter if it has one, else by an estimate.
 """
 
+import json
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from crabpath_retrievers.core.calls import run_with_timeout
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Node, NodeHead, WalkEdge
-from crabpath_retrievers.core.text import quote_as_json, to_storable
+from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.routing import ActionStatistics, RoutingRequest
 
 
@@ -365,3 +366,12 @@ def _validate(data: Any) -> Route | None:
         return Route.model_validate({**_EMPTY, **values})
     except ValidationError:
         return None
+
+
+_ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
+
+
+def quote_as_json(value: Any) -> str:
+    """Write a value as JSON on one line without angle brackets, so that it contains no tag."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPED)

@@ -9,6 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import sqlalchemy as sa
+
 from crabpath_retrievers.core.calls import describe_turn, limit_waiting, run, trace_retrieval
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import parse_namespace, parse_path, require_flags
@@ -27,7 +29,8 @@ from crabpath_retrievers.parts.operation.transfer.replay_file import (
 )
 from crabpath_retrievers.routing import SoftmaxRouter
 from crabpath_retrievers.storage import Store
-from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.schema import contents, feedback, namespaces, nodes, turns
+from crabpath_retrievers.storage.sql_tools import Queries, split_batches
 
 if TYPE_CHECKING:
     from crabpath_retrievers.core.query import QueryOptions
@@ -35,6 +38,29 @@ if TYPE_CHECKING:
 _EMBEDDED = 256  # questions that are embedded in one call
 _TOGETHER = 64  # lines of one transaction: other writers wait for half a second
 _NAMING = ("relevant", "irrelevant")
+
+
+class ReplayQueries(Queries):
+    """Reads of replay: what was replayed, and documents by title."""
+
+    def find_replayed(self, names: Sequence[str], namespace: str) -> set[str]:
+        """Select the names that are ids of feedback or of hosts' runs in a namespace."""
+        given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
+        asked = sa.select(turns.c.run_id).join(namespaces, namespaces.c.key == turns.c.namespace)
+        rows = self._rows_in(given, feedback.c.id, names)
+        own = asked.where(namespaces.c.name == namespace)
+        return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
+
+    def find_titled(self, titles: Sequence[str]) -> dict[str, list[str]]:
+        """Ids of the visible documents with these titles, by title; reads the whole corpus."""
+        found: dict[str, list[str]] = {}
+        if not titles:
+            return found
+        query = sa.select(nodes.c.title, contents.c.document).distinct()
+        query = query.join(contents, contents.c.node == nodes.c.key).where(nodes.c.owner == 0)
+        for title, document in self._rows_in(query, nodes.c.title, titles):
+            found.setdefault(title, []).append(document)
+        return found
 
 
 class ReplayReport(NamedTuple):
@@ -175,7 +201,7 @@ class Replay:
 
     def _find_known(self, store: Store, names: Sequence[str]) -> set[str]:
         """Select the names of the lines that were replayed before."""
-        return store.history.find_replayed(names, self._namespace)
+        return ReplayQueries(store).find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:
         """Yield the lines after the checkpoint ``done`` in parts.
@@ -233,7 +259,7 @@ class Replay:
         known = {name for chunk in chunks for name in (chunk.id, chunk.document, chunk.source)}
         rest = sorted(named - known)
         known |= store.learned.keys(rest, store.walk.get_clock(self._namespace).key).keys()
-        titled = store.catalog.find_titled([name for name in rest if name not in known])
+        titled = ReplayQueries(store).find_titled([name for name in rest if name not in known])
         return [self._match_row(row, known, titled) for row in rows]
 
     def _match_row(self, row: _Row, known: set[str], titled: dict[str, list[str]]) -> _Row:

@@ -42,7 +42,7 @@ class PgVectorIndex(VectorIndex):
     The table is created with the first vector, which sets the dimension.
     """
 
-    reads_filters = has_collections = True
+    reads_filters = has_collections = is_copied = True
     removal = (Write(delete_queued_vectors),)
     switch = (Write(switch_vector_tables),)
     deferral = (Write(drop_vector_index),)

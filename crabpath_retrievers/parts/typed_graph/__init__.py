@@ -8,7 +8,7 @@ from crabpath_retrievers.parts.typed_graph.granger import (
     build_series,
     find_influences,
 )
-from crabpath_retrievers.parts.typed_graph.queries import NodeInfo, TypedQueries
+from crabpath_retrievers.parts.typed_graph.queries import NodeInfo, TypedQueries, WeightMove
 from crabpath_retrievers.parts.typed_graph.rules import (
     MIN_IRRELEVANT,
     EdgeObservation,
@@ -24,6 +24,7 @@ __all__ = [
     "NodeInfo",
     "TypedEdgeContext",
     "TypedQueries",
+    "WeightMove",
     "apply_observations",
     "build_series",
     "find_influences",

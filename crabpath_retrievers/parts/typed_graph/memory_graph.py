@@ -38,7 +38,12 @@ from crabpath_retrievers.parts.typed_graph.follow import (
     traverse_edges,
 )
 from crabpath_retrievers.parts.typed_graph.granger import Influence, build_series, find_influences
-from crabpath_retrievers.parts.typed_graph.queries import Direction, TypedQueries, WeightRange
+from crabpath_retrievers.parts.typed_graph.queries import (
+    Direction,
+    TypedQueries,
+    WeightMove,
+    WeightRange,
+)
 from crabpath_retrievers.parts.typed_graph.search import (
     DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,
@@ -59,7 +64,6 @@ from crabpath_retrievers.parts.typed_graph.view import (
     parse_edge_kinds,
     parse_tier,
 )
-from crabpath_retrievers.storage.read.history import WeightMove
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -280,7 +284,7 @@ class MemoryGraph(MemoryPart):
             last = None if target is None else scope.key(parse_text("target", target))
             if not scope.clock.key:
                 return []
-            return services.store.history.find_moves(
+            return TypedQueries(services.store).find_moves(
                 scope.clock, most, source=first, target=last, kind=kind, cause=cause
             )
 

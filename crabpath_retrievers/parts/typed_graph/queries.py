@@ -6,6 +6,7 @@ weights that a namespace has learned or that decay in it are read as a whole.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -160,6 +161,29 @@ class NodeFacts(NamedTuple):
     key: int
     authority: int
     vector: Vector
+
+
+class WeightMove(NamedTuple):
+    """A change of the learned weight of an edge, with the weight before and after it.
+
+    Attributes:
+        source, target: Ids of the nodes at both ends.
+        kind: Kind of the edge.
+        before, after: Weights in [-1, 1] at that time, decay until then included.
+        feedback_id: Id of the feedback that made it; that of the note for edges of a note; empty
+            where it is not known.
+        user: User who gave the feedback; None if not known.
+        created: Seconds since the epoch.
+    """
+
+    source: str
+    target: str
+    kind: str
+    before: float
+    after: float
+    feedback_id: str
+    user: str | None
+    created: float
 
 
 def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:
@@ -494,6 +518,86 @@ class TypedQueries(Queries):
         query = query.join(contents, contents.c.node == nodes.c.key)
         return {key: source for key, source in self._rows_in(query, nodes.c.key, keys)}
 
+    def find_moves(
+        self,
+        clock: Clock,
+        limit: int,
+        *,
+        source: int | None,
+        target: int | None,
+        kind: EdgeKind | None,
+        cause: str | None,
+    ) -> list[WeightMove]:
+        """List changes of learned weights of a namespace, newest first, with before and after.
+
+        Weights are computed backwards from the current ones, through all later changes of an edge.
+        Changes of edges that have no weight now are left out.
+
+        Args:
+            limit: Most changes.
+            source: Only changes of edges from the node with this key; None for any.
+            target: Only changes of edges to the node with this key; None for any.
+            kind: Only changes of edges of this kind; None for any.
+            cause: Only changes by the feedback or note with this id; None for any.
+        """
+        given = {"source": source, "target": target, "kind": kind and kind.value, "cause": cause}
+        wanted = [weight_changes.c[name] == one for name, one in given.items() if one is not None]
+        c = weight_changes.c
+        edge = (c.source, c.target, c.kind)
+        columns = (c.sequence, *edge, c.delta, c.decay_at)
+        own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
+        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted)
+        found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
+        if not found:
+            return []
+        names = {tuple(row[1:4]) for row in found}
+        ends = [sorted({name[place] for name in names}) for place in (0, 1)]
+        later = sa.select(*columns).where(own, c.sequence >= found[-1].sequence)
+        later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
+        moves = self._rows_in(later, c.source, ends[0])
+        weights = self._read_weights(clock.key, *ends)
+        users = self._read_users(clock.key, {row.cause for row in found})
+        query = sa.select(nodes.c.key, nodes.c.id)
+        ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
+        sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
+        return [
+            WeightMove(
+                ids[row.source],
+                ids[row.target],
+                _KINDS[row.kind].label,
+                *sides[row.sequence],
+                row.cause,
+                users.get(row.cause),
+                row.created,
+            )
+            for row in found
+            if row.source in ids and row.target in ids and row.sequence in sides
+        ]
+
+    def _read_weights(
+        self, namespace: int, sources: Sequence[int], targets: Sequence[int]
+    ) -> dict[tuple[int, int, int], StoredWeight]:
+        """Read learned weights between two sets of nodes, by keys of both ends and kind."""
+        o, edge = overlay.c, ("source", "target", "kind")
+        same = sa.and_(*(o[name] == edges.c[name] for name in edge))
+        query = (
+            sa.select(*(o[name] for name in edge), o.weight, o.decay_at)
+            .add_columns(sa.func.coalesce(edges.c.floor, 0.0), nodes.c.authority)
+            .select_from(overlay.outerjoin(edges, same).join(nodes, nodes.c.key == o.target))
+            .where(o.namespace == namespace, o.target.in_(targets))
+        )
+        rows = self._rows_in(query, o.source, sources)
+        return {
+            (source, target, kind): StoredWeight(*stored) for source, target, kind, *stored in rows
+        }
+
+    def _read_users(self, namespace: int, causes: Iterable[str]) -> dict[str, str | None]:
+        """Read which users gave the feedback with the ids ``causes``, by id; None for nobody."""
+        query = sa.select(feedback.c.id, feedback.c.user)
+        query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
+        query = query.where(namespaces.c.key == namespace)
+        return {cause: user for cause, user in self._rows_in(query, feedback.c.id, causes)}
+
 
 def _decode_learned_turn(row: Any) -> LearnedTurn:
     usage: dict[int, tuple[float, float, float]] = {}
@@ -513,3 +617,32 @@ def _decode_learned_turn(row: Any) -> LearnedTurn:
         replace(turn, returned=(*turn.returned, *more)),
         None if row.embedding is None else decode_vector(row.embedding),
     )
+
+
+_DECIMALS = 9
+
+
+def _trace_back(
+    moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
+) -> dict[int, tuple[float, float]]:
+    """Map the number of each change to the edge's weight before and after it.
+
+    ``moves`` are changes up to the latest; weights are computed backwards from ``weights``, the
+    current ones. Edges that have no weight now are left out.
+    """
+    of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
+    for move in moves:
+        of_edge[move.source, move.target, move.kind].append(move)
+    sides: dict[int, tuple[float, float]] = {}
+    for edge in of_edge.keys() & weights.keys():
+        now = weights[edge]
+        for move in sorted(of_edge[edge], key=lambda move: -move.sequence):
+            now = now.move_to(move.decay_at)
+            before = now.weight - move.delta
+            sides[move.sequence] = _round_weight(before), _round_weight(now.weight)
+            now = now._replace(weight=before)
+    return sides
+
+
+def _round_weight(weight: float) -> float:
+    return round(max(-1.0, min(1.0, weight)), _DECIMALS)

@@ -265,15 +265,6 @@ class Catalog(Queries):
                 found.append(json.loads(metadata))
         return [metadata for metadata in found if isinstance(metadata, dict)]
 
-    def find_outer_sources(self) -> list[str]:
-        """Find the first and the last source that are absolute paths; empty without any."""
-        bounds = (contents.c.source >= "/", contents.c.source < "0")  # "0" follows "/"
-        ends = [
-            self._scalar(sa.select(end(contents.c.source)).where(*bounds))
-            for end in (sa.func.min, sa.func.max)
-        ]
-        return [source for source in ends if source is not None]
-
     def find_chunks(
         self,
         *,
@@ -294,17 +285,6 @@ class Catalog(Queries):
         for column, values in wanted:
             found |= {row.id: StoredChunk(*row) for row in self._rows_in(query, column, values)}
         return list(found.values())
-
-    def find_titled(self, titles: Sequence[str]) -> dict[str, list[str]]:
-        """Ids of the visible documents with these titles, by title; reads the whole corpus."""
-        found: dict[str, list[str]] = {}
-        if not titles:
-            return found
-        query = sa.select(nodes.c.title, contents.c.document).distinct()
-        query = query.join(contents, contents.c.node == nodes.c.key).where(nodes.c.owner == 0)
-        for title, document in self._rows_in(query, nodes.c.title, titles):
-            found.setdefault(title, []).append(document)
-        return found
 
     def find_replaced(
         self, ids: Iterable[str], documents: Iterable[str], sources: Iterable[str]

@@ -1,7 +1,6 @@
 """Reads for undo: feedback and its effects, weight changes, snapshots."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -16,19 +15,15 @@ from crabpath_retrievers.core.feedback import (
     validate_user,
 )
 from crabpath_retrievers.core.query import parse_namespace, parse_text
-from crabpath_retrievers.core.records import EdgeKind, StoredWeight
+from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
-    edges,
     feedback,
     feedback_effects,
-    journal,
     namespaces,
     nodes,
-    overlay,
     snapshots,
     turns,
     weight_changes,
@@ -143,49 +138,6 @@ class StoredWeightChange(NamedTuple):
     created: float
 
 
-class WeightMove(NamedTuple):
-    """A change of the learned weight of an edge, with the weight before and after it.
-
-    Attributes:
-        source, target: Ids of the nodes at both ends.
-        kind: Kind of the edge.
-        before, after: Weights in [-1, 1] at that time, decay until then included.
-        feedback_id: Id of the feedback that made it; that of the note for edges of a note; empty
-            where it is not known.
-        user: User who gave the feedback; None if not known.
-        created: Seconds since the epoch.
-    """
-
-    source: str
-    target: str
-    kind: str
-    before: float
-    after: float
-    feedback_id: str
-    user: str | None
-    created: float
-
-
-class AuditRecord(NamedTuple):
-    """A change of the store, without texts, names and ids of what was changed.
-
-    Attributes:
-        number: Number of the change, from 1.
-        created: Seconds since the epoch.
-        change: Kind of change, such as ``remove`` (documents), ``remove_notes`` or ``publish``.
-        namespace: The namespace; None if it concerns several, or documents.
-        token: Id of the token of the server that asked for it; None without one.
-        detail: How much was changed.
-    """
-
-    number: int
-    created: float
-    change: str
-    namespace: str | None
-    token: str | None
-    detail: dict[str, Any]
-
-
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -225,14 +177,6 @@ class HistoryQueries(Queries):
             msg = f"several namespaces have feedback {feedback_id!r:.250}: give the namespace"
             raise InvalidInputError(msg)
         return FeedbackState(*rows[0]) if rows else None
-
-    def find_replayed(self, names: Sequence[str], namespace: str) -> set[str]:
-        """Select the names that are ids of feedback or of hosts' runs in a namespace."""
-        given = sa.select(feedback.c.id).where(feedback.c.namespace == namespace)
-        asked = sa.select(turns.c.run_id).join(namespaces, namespaces.c.key == turns.c.namespace)
-        rows = self._rows_in(given, feedback.c.id, names)
-        own = asked.where(namespaces.c.name == namespace)
-        return {name for (name,) in [*rows, *self._rows_in(own, turns.c.run_id, names)]}
 
     def find_feedback(
         self,
@@ -284,23 +228,6 @@ class HistoryQueries(Queries):
         """Find the place of the feedback with this id, or read the text of a place."""
         state = self.get_feedback_state(name, namespace)
         return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
-
-    def find_tokens(self, namespace: str, ids: Sequence[str]) -> set[str | None]:
-        """Find the tokens by which feedback of a namespace was given; None for that of none."""
-        query = sa.select(feedback.c.token).where(feedback.c.namespace == namespace)
-        return {token for (token,) in self._rows_in(query, feedback.c.id, ids)}
-
-    def list_audit(self, limit: int, *, before: int | None = None) -> list[AuditRecord]:
-        """List the changes in the journal, newest first, after the one of number ``before``."""
-        query = sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
-        if before is not None:
-            query = query.where(journal.c.sequence < before)
-        records = list[AuditRecord]()
-        for row in self._rows(query):
-            detail = json.loads(row.payload)
-            place = (row.sequence, row.created, row.change, row.namespace)
-            records.append(AuditRecord(*place, detail.pop("token", None), detail))
-        return records
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
         """Find feedback that matches a filter and can be undone, as ``(id, namespace)``.
@@ -366,86 +293,6 @@ class HistoryQueries(Queries):
                 found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
-    def find_moves(
-        self,
-        clock: Clock,
-        limit: int,
-        *,
-        source: int | None,
-        target: int | None,
-        kind: EdgeKind | None,
-        cause: str | None,
-    ) -> list[WeightMove]:
-        """List changes of learned weights of a namespace, newest first, with before and after.
-
-        Weights are computed backwards from the current ones, through all later changes of an edge.
-        Changes of edges that have no weight now are left out.
-
-        Args:
-            limit: Most changes.
-            source: Only changes of edges from the node with this key; None for any.
-            target: Only changes of edges to the node with this key; None for any.
-            kind: Only changes of edges of this kind; None for any.
-            cause: Only changes by the feedback or note with this id; None for any.
-        """
-        given = {"source": source, "target": target, "kind": kind and kind.value, "cause": cause}
-        wanted = [weight_changes.c[name] == one for name, one in given.items() if one is not None]
-        c = weight_changes.c
-        edge = (c.source, c.target, c.kind)
-        columns = (c.sequence, *edge, c.delta, c.decay_at)
-        own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
-        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted)
-        found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
-        if not found:
-            return []
-        names = {tuple(row[1:4]) for row in found}
-        ends = [sorted({name[place] for name in names}) for place in (0, 1)]
-        later = sa.select(*columns).where(own, c.sequence >= found[-1].sequence)
-        later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
-        moves = self._rows_in(later, c.source, ends[0])
-        weights = self._read_weights(clock.key, *ends)
-        users = self._read_users(clock.key, {row.cause for row in found})
-        query = sa.select(nodes.c.key, nodes.c.id)
-        ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
-        sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
-        return [
-            WeightMove(
-                ids[row.source],
-                ids[row.target],
-                _KINDS[row.kind],
-                *sides[row.sequence],
-                row.cause,
-                users.get(row.cause),
-                row.created,
-            )
-            for row in found
-            if row.source in ids and row.target in ids and row.sequence in sides
-        ]
-
-    def _read_weights(
-        self, namespace: int, sources: Sequence[int], targets: Sequence[int]
-    ) -> dict[tuple[int, int, int], StoredWeight]:
-        """Read learned weights between two sets of nodes, by keys of both ends and kind."""
-        o, edge = overlay.c, ("source", "target", "kind")
-        same = sa.and_(*(o[name] == edges.c[name] for name in edge))
-        query = (
-            sa.select(*(o[name] for name in edge), o.weight, o.decay_at)
-            .add_columns(sa.func.coalesce(edges.c.floor, 0.0), nodes.c.authority)
-            .select_from(overlay.outerjoin(edges, same).join(nodes, nodes.c.key == o.target))
-            .where(o.namespace == namespace, o.target.in_(targets))
-        )
-        rows = self._rows_in(query, o.source, sources)
-        return {
-            (source, target, kind): StoredWeight(*stored) for source, target, kind, *stored in rows
-        }
-
-    def _read_users(self, namespace: int, causes: Iterable[str]) -> dict[str, str | None]:
-        """Read which users gave the feedback with the ids ``causes``, by id; None for nobody."""
-        query = sa.select(feedback.c.id, feedback.c.user)
-        query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
-        query = query.where(namespaces.c.key == namespace)
-        return {cause: user for cause, user in self._rows_in(query, feedback.c.id, causes)}
-
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
         """List the snapshots of a namespace, newest first; None lists those of all."""
         query = (
@@ -463,35 +310,6 @@ class HistoryQueries(Queries):
         if namespace is not None:
             query = query.where(namespaces.c.name == namespace)
         return [Snapshot(*row) for row in self._rows(query)]
-
-
-_DECIMALS = 9
-
-
-def _trace_back(
-    moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
-) -> dict[int, tuple[float, float]]:
-    """Map the number of each change to the edge's weight before and after it.
-
-    ``moves`` are changes up to the latest; weights are computed backwards from ``weights``, the
-    current ones. Edges that have no weight now are left out.
-    """
-    of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
-    for move in moves:
-        of_edge[move.source, move.target, move.kind].append(move)
-    sides: dict[int, tuple[float, float]] = {}
-    for edge in of_edge.keys() & weights.keys():
-        now = weights[edge]
-        for move in sorted(of_edge[edge], key=lambda move: -move.sequence):
-            now = now.move_to(move.decay_at)
-            before = now.weight - move.delta
-            sides[move.sequence] = _round_weight(before), _round_weight(now.weight)
-            now = now._replace(weight=before)
-    return sides
-
-
-def _round_weight(weight: float) -> float:
-    return round(max(-1.0, min(1.0, weight)), _DECIMALS)
 
 
 def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:

@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.records import (
@@ -20,6 +21,7 @@ from crabpath_retrievers.core.records import (
     NodeHead,
     OutgoingEdge,
     StoredWeight,
+    Vector,
     to_single_precision,
 )
 from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
@@ -96,6 +98,7 @@ _BY_KEY = sa.select(*_HEAD).where(
     _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
 )
 _HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
+_VECTORS = CompiledSelect(sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.owner == _ZERO))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(meta.c.name == "hubs")
 _WEIGHTS = sa.exists().where(overlay.c.namespace == namespaces.c.key)
 CLOCK_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
@@ -196,6 +199,8 @@ class _OutgoingEdges(NamedTuple):
 
 _MAX_BYTES = 64 << 20  # of what a process remembers, roughly
 _HEAD_BYTES, _EDGE_BYTES, _WORD_BYTES = 600, 200, 200  # besides vectors and texts
+_MOST_COPIED = 3 << 20  # numbers of all vectors; what is larger than caches is slower than HNSW
+_ASKED_OFTEN = 32  # queries of one version that pay for a copy of the vectors
 
 
 class _Corpus:
@@ -213,6 +218,8 @@ class _Corpus:
         self.outgoing: dict[int, _OutgoingEdges] = {}
         self.frequencies: dict[str, int] = {}  # 0 for a word that no text has
         self.owners: dict[str, list[int]] = {}  # empty for a name that no node has
+        self.queries = 0
+        self.vectors: tuple[list[str], Vector] | None = None  # ids of all documents, and ``[n, d]``
 
     def add_nodes(self, rows: Sequence[Sequence[Any]]) -> dict[int, NodeHead]:
         """Decode rows of ``_HEAD`` to nodes by key, and remember those that all namespaces see."""
@@ -360,6 +367,28 @@ class WalkQueries(Queries):
         found = [known.by_id.get(node) or own.get(node) for node in sorted(ids)]
         found += [known.by_key.get(key) or own.get(key) for key in sorted(keys)]
         return list({head.key: head for head in found if head}.values())
+
+    def find_nearest(self, vector: Vector, k: int, facts: QueryFacts) -> list[str] | None:
+        """Find the ids of the ``k`` documents nearest to a unit vector ``[d]``, nearest first.
+
+        They are compared in the process, with a copy of all vectors. None for a corpus that is
+        large, or was asked seldom since it changed: it has no copy.
+        """
+        corpus = self._memory.get_corpus(facts.clock.corpus)
+        corpus.queries += 1
+        if corpus.vectors is None:
+            is_small = facts.total * len(vector) <= _MOST_COPIED
+            if corpus.queries <= _ASKED_OFTEN or not is_small:
+                return None
+            if not (rows := self._run(_VECTORS)):
+                return []
+            ids, embeddings = zip(*rows, strict=True)
+            corpus.vectors = [*ids], to_single_precision(decode_vectors(embeddings))
+            corpus.size += corpus.vectors[1].nbytes
+        names, matrix = corpus.vectors
+        near = -(matrix @ vector)
+        best = np.argpartition(near, k)[:k] if k < len(names) else np.arange(len(names))
+        return [names[row] for row in best[np.argsort(near[best], kind="stable")].tolist()]
 
     def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
         """Nodes by id with text and metadata, without vectors; unknown ids are left out."""

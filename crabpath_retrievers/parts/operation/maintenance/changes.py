@@ -13,17 +13,17 @@ from crabpath_retrievers.parts.operation.maintenance.queries import (
     find_awaited_turns,
     find_old_episodes,
 )
-from crabpath_retrievers.parts.operation.maintenance.rules import LearnedWeight
-from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.schema import TABLES, list_orphans
-from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
-from crabpath_retrievers.storage.write.journal import (
+from crabpath_retrievers.parts.operation.maintenance.row_images import (
     RowChange,
     get_primary_key,
     read_rows,
     restore_rows,
-    write_journal,
 )
+from crabpath_retrievers.parts.operation.maintenance.rules import LearnedWeight
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.schema import TABLES, list_orphans
+from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
+from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import build_edge_rows, put_edges
 from crabpath_retrievers.storage.write.transaction import Transaction
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from crabpath_retrievers.core.calls import shorten_waiting
-from crabpath_retrievers.errors import ConfigurationError, StoreError, StoreUnavailableError
+from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.storage.database import (
     MAX_CONNECTIONS,
     open_connection,
@@ -26,12 +26,10 @@ from crabpath_retrievers.storage.database import (
     translate_database_errors,
 )
 from crabpath_retrievers.storage.schema import meta
+from crabpath_retrievers.storage.store import DEFAULT_MAX_LAG, ReplicaAwayError
 
 _log = logging.getLogger(__name__)
 _AWAY = "queries go to the primary: %s"
-DEFAULT_MAX_LAG = 5.0
-"""Seconds that a replica may be behind."""
-
 IDENTITY = "identity"
 """Name in the facts about a store by which a replica of it is known; never copied to another."""
 
@@ -51,10 +49,6 @@ _STATE = (
     f"{_REPLAYED}, {_SYSTEM}, pg_is_in_recovery(), to_regclass('{meta.name}') IS NOT NULL, "
     "extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float8"
 )
-
-
-class ReplicaAwayError(StoreUnavailableError):
-    """The replica failed or is too old for this query, which the primary answers instead."""
 
 
 class ReplicaState(NamedTuple):
