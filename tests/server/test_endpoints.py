@@ -123,7 +123,9 @@ def test_files_are_read_as_crabpath_add_reads_them(client):
         client.post("/v1/documents", json={"documents": files}), 400
     )
     del files[0]["metadata"]
-    assert "metadata.source" in refused(client.post("/v1/documents", json={"documents": files}), 400)
+    assert "metadata.source" in refused(
+        client.post("/v1/documents", json={"documents": files}), 400
+    )
 
 
 def test_sentences_name_what_there_is_over_http(client):

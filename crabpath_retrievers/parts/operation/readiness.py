@@ -13,7 +13,7 @@ from crabpath_retrievers.memory.services import ABSENT, PATIENCE, Readiness, add
 from crabpath_retrievers.parts.operation.maintenance.doctor import check_version
 from crabpath_retrievers.parts.replica import Replica, ReplicaState
 from crabpath_retrievers.storage import ReadOnlyStore
-from crabpath_retrievers.storage.database import open_engine
+from crabpath_retrievers.storage.database import open_engine, require_writable
 from crabpath_retrievers.vectors.chroma import open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
 from crabpath_retrievers.vectors.opening import (
@@ -85,6 +85,8 @@ def _ask_database(place: str, vectors: str | None) -> None:
             msg = f"{finding.message}: {finding.fix}"
             raise StoreError(msg)
         wrapped = wrapped_store(store.catalog.meta())
+        with store.connect() as connection:
+            require_writable(connection)
     if wrapped is not None and vectors is not None:
         msg = f"the memory wraps a {wrapped}, which only the process that opens it can ask"
         raise StoreError(msg)

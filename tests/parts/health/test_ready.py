@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from proxy import Proxy
 from typer.testing import CliRunner
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import CrabPath, StoreError
+from crabpath_retrievers import CrabPath, StoreError, StoreReadOnlyError
 from crabpath_retrievers.cli import app
 
 # A connection that was given up while the network was silent is closed by garbage collection.
@@ -139,6 +139,49 @@ def test_a_directory(tmp_path):
     assert code == 1
     assert state["reason"].startswith("there is no memory at ")
     assert not (tmp_path / "nothing").exists()
+
+
+@pytest.fixture
+def set_read_only(postgres_url) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """A database as a role sees it, and what makes it read-only for that role, or not."""
+    url, role = sa.make_url(postgres_url), f"r{uuid.uuid4().hex}"
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def set_to(value: str) -> None:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(
+                f"ALTER ROLE {role} SET default_transaction_read_only = {value}"
+            )
+            ended = (
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+            )
+            connection.exec_driver_sql(ended)
+
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        yield url.set(username=role).render_as_string(hide_password=False), set_to
+        set_to("off")
+        connection.exec_driver_sql(f"REASSIGN OWNED BY {role} TO CURRENT_USER")
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+        connection.exec_driver_sql(f"DROP ROLE {role}")
+    engine.dispose()
+
+
+def test_a_database_that_takes_no_writes(set_read_only):
+    """As after a fail-over: it is not ready, and turns wait until they can be written."""
+    url, set_to = set_read_only
+    with CrabPath.open(url, vectors=InMemoryVectorStore(PLAIN), embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        set_to("on")
+        answer = memory.retrieve("What colour has the sky?")
+        for state in (memory.ready().to_dict(), run(url)[1]):
+            assert not state["ready"]
+            assert "read-only" in state["reason"]
+        with pytest.raises(StoreReadOnlyError, match="read-only"):
+            memory.record(answer, "up")
+        set_to("off")
+        assert memory.ready().ready
+        assert memory.record(answer, "up").status == "applied"
 
 
 def test_a_database_without_a_memory_and_one_whose_vectors_are_not_named(postgres_url, tmp_path):
