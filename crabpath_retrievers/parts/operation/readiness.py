@@ -1,8 +1,9 @@
 """Whether the stores of a memory answer that this process has not opened."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,10 @@ def _ask_replica(place: str, replica: str) -> ReplicaState:
 def _check_stores(place: str, vectors: str | None) -> Readiness:
     """Check whether database and vector store answer; arguments as for :func:`check_place`."""
     where = str(Path(place) / "vectors") if vectors is None and not is_url(place) else vectors
+    for needed, by in (("psycopg", place), ("chromadb", where or "")):
+        if is_url(by):  # an import takes longer than the answer of a server
+            with suppress(ImportError):
+                import_module(needed)
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
     if where is None or is_pgvector(where):
         return ask_parts(
