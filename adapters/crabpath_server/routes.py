@@ -12,7 +12,7 @@ from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreError
 from crabpath_retrievers.ingest.joining import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
@@ -177,11 +177,23 @@ async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
     return options
 
 
+async def ask_memory(call: Call, text: str, **options: Any) -> Answer:
+    """Ask the memory; where other processes share its database, the turn is written first.
+
+    They know written turns alone: feedback without a turn would judge the answer before this one.
+    """
+    store = call.memory.store
+    answer = await call.memory.aio.retrieve(text, namespace=call.namespace, **options)
+    if store.dialect == "postgresql":
+        with suppress(StoreError):  # an answer does not depend on what can be written
+            await asyncio.to_thread(store.flush)
+    return answer
+
+
 async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     """Find the documents that answer a question, and record the turn."""
     options = await _to_query_options(call, body)
-    answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
-    return _to_answer(answer)
+    return _to_answer(await ask_memory(call, body.text, **options))
 
 
 async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, object]]:
@@ -193,8 +205,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
             loop.call_soon_threadsafe(hops.put_nowait, hop)
 
     options = await _to_query_options(call, body)
-    options |= {"namespace": call.namespace, "on_hop": pass_on}
-    asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
+    asked = asyncio.ensure_future(ask_memory(call, body.text, **options, on_hop=pass_on))
     asked.add_done_callback(lambda _: pass_on(None))
     try:
         while (hop := await hops.get()) is not None:
