@@ -866,10 +866,12 @@ class Keyboard:
         wait_for_change(self.page, self.changes)
 
     def open_tab(self, name: str) -> Locator:
-        self.reach(self.page.get_by_role("tab", selected=True))
-        wanted = self.page.get_by_role("tab", name=name)
-        while wanted.get_attribute("aria-selected") != "true":
+        selected = self.page.get_by_role("tab", selected=True)
+        self.reach(selected)
+        while (view := selected.get_attribute("data-view")) != name.lower():
             self.press("ArrowRight")
+            left = self.page.locator(f'[role=tab][data-view="{view}"]')
+            expect(left).to_have_attribute("aria-selected", "false")
         return self.page.locator(f"#view-{name.lower()}")
 
 
@@ -1233,7 +1235,7 @@ def test_explore_opens_the_memory_of_the_demo(tmp_path, embeddings):
         memory.add_documents(load_sample().documents[:3], split=False)
     process = subprocess.Popen(command, cwd=tmp_path, env=given, stderr=subprocess.PIPE)
     try:
-        for _ in range(600):
+        for _ in range(1200):
             if opened.exists() and opened.read_text():
                 break
             time.sleep(0.1)
