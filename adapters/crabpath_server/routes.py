@@ -401,6 +401,10 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
         if item.id in {".", "..", ""} or (item.id and "\x00" in item.id):
             msg = f"the id {item.id!r:.80} has no path of its own: choose another id, or none"
             raise InvalidInputError(msg)
+    ids, notes = {item.id for item in body.documents if item.id}, call.memory.store.notes
+    if taken := await asyncio.to_thread(notes.get_facts, ids, call.namespace):
+        msg = f"the id {taken[0].id!r:.250} is that of a note: choose another one, or none"
+        raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
     documents, left_out = list[Document](), list[str]()

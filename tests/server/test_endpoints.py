@@ -652,6 +652,16 @@ def test_ids_without_a_path_of_their_own_are_refused(client):
         assert "another id" in refused(client.post("/v1/documents", json=body), 400)
 
 
+def test_a_document_does_not_take_the_place_of_a_note(as_bearer):
+    """Of its own namespace; one of another namespace is not told of it."""
+    ann, bob = as_bearer("ann"), as_bearer("bob")
+    ok(ann.post("/v1/teach", json={"text": "The vault code is 4711.", "id": "vault"}))
+    given = {"documents": [{"id": "vault", "text": "Pasta takes nine minutes."}]}
+    assert "'vault' is that of a note" in refused(ann.post("/v1/documents", json=given), 400)
+    assert ok(ann.get("/v1/documents/vault"))["text"] == "The vault code is 4711."
+    ok(bob.post("/v1/documents", json=given))
+
+
 def test_an_embedder_that_fails(client, monkeypatch, caplog):
     """Answered with 503, and said in the log once."""
 
