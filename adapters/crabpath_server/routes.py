@@ -12,11 +12,17 @@ from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreError
+from crabpath_retrievers.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    StoreError,
+)
 from crabpath_retrievers.ingest.joining import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
+from crabpath_retrievers.parts.file_formats import parse_file
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import FeedbackRecord
@@ -290,6 +296,11 @@ class GivenDocument(ApiInput):
     text: str
     id: str | None = None
     metadata: dict[str, Any] = Field({}, description="Such as title and source.")
+    is_file: bool = Field(
+        default=False,
+        description="Whether the text is that of the file which metadata.source names, to be read "
+        "as crabpath add does: its title from its heading, HTML, CSV, JSON and others as Markdown.",
+    )
 
 
 class DocumentsBody(ApiInput):
@@ -390,24 +401,43 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
         if item.id in {".", "..", ""} or (item.id and "\x00" in item.id):
             msg = f"the id {item.id!r:.80} has no path of its own: choose another id, or none"
             raise InvalidInputError(msg)
+    ids, notes = {item.id for item in body.documents if item.id}, call.memory.store.notes
+    if taken := await asyncio.to_thread(notes.get_facts, ids, call.namespace):
+        msg = f"the id {taken[0].id!r:.250} is that of a note: choose another one, or none"
+        raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
-    documents = [
-        Document(
-            page_content=item.text,
-            id=item.id,
-            metadata={
-                key: stored.get(value, value)
-                if key == "source" and isinstance(value, str)
-                else value
-                for key, value in item.metadata.items()
-            },
-        )
-        for item in body.documents
-    ]
-    return await call.memory.aio.add_documents(
+    documents, left_out = list[Document](), list[str]()
+    for item in body.documents:
+        metadata = dict(item.metadata)
+        if isinstance(source := metadata.get("source"), str):
+            metadata["source"] = stored.get(source, source)
+        given = [Document(page_content=item.text, id=item.id, metadata=metadata)]
+        if item.is_file:
+            given, skipped = await asyncio.to_thread(_read_file, item, metadata)
+            left_out += skipped
+        documents += given
+    report = await call.memory.aio.add_documents(
         documents, split=body.split, cleanup=body.cleanup, progress=None
     )
+    report.left_out += left_out
+    return report
+
+
+def _read_file(item: GivenDocument, metadata: dict[str, Any]) -> tuple[list[Document], list[str]]:
+    """Read the documents of a file; also return which parts of it cannot be read."""
+    if not isinstance(item.metadata.get("source"), str):
+        msg = "a document that is_file needs the name of the file: give metadata.source"
+        raise InvalidInputError(msg)
+    try:
+        documents, skipped = parse_file(item.metadata["source"], item.text.encode())
+    except (InvalidInputError, MissingExtraError) as error:
+        msg = f"{item.metadata['source']}: {error}"
+        raise InvalidInputError(msg) from error
+    for document in documents:
+        document.metadata |= metadata
+        document.id = item.id if len(documents) == 1 else None
+    return documents, [*skipped]
 
 
 async def read_document(call: Call) -> WholeDocument:
