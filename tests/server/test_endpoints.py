@@ -419,6 +419,12 @@ def app_description(app):
 @pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.usefixtures("location")
+def test_a_namespace_with_characters_that_are_not_stored_is_refused(as_bearer):
+    for name in ("ann%00", "%00ann", "%20ann", "ann%09"):
+        header = {"CrabPath-Namespace": name}
+        assert "no NUL" in refused(as_bearer("*").get("/v1/turns", headers=header), 400)
+
+
 def test_a_token_reaches_its_namespaces_alone(as_bearer):
     ann, bob = as_bearer("ann", "team"), as_bearer("bob")
     turn = ok(ann.post("/v1/query", json={"text": "sky"}))["turn_id"]
