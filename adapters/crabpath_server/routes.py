@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
 from pydantic import Field
+from pydantic_core import to_json
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
@@ -252,11 +253,16 @@ class BatchAnswer(ApiOutput):
 
 
 async def ask_batch(call: Call, body: BatchBody) -> BatchAnswer:
-    """Answer several questions; one that cannot be used refuses all."""
+    """Answer several questions; one that cannot be used refuses all, before any is recorded."""
+    tried = set[bytes]()
     for place, question in enumerate(body.questions):
         options = await _to_query_options(call, question)
         with _name_question(place):
             Query.from_options(question.text, namespace=call.namespace, **options)
+            if question.filter and (condition := to_json(question.filter)) not in tried:
+                tried.add(condition)  # only an index can say whether it reads a filter
+                options |= {"namespace": call.namespace, "record": False}
+                await call.memory.aio.retrieve(question.text, **options)
     asked = (ask(call, question) for question in body.questions)
     # All are awaited: those that are cancelled would count as failures.
     answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -666,7 +666,14 @@ def test_questions_in_a_batch(client):
     assert [asked[answer["turn_id"]] for answer in answers] == ["sky", "how do deploys go?"]
     for questions in ([], [{"text": "sky"}] * 101):
         refused(client.post("/v1/query/batch", json={"questions": questions}), 400)
-    for bad in ({"text": " "}, {}, {"text": "sky", "k": 0}, {"text": "sky", "as_of": "soon"}):
+    filtered = {"text": "sky", "filter": {"title": {"$bad": 1}}}
+    for bad in (
+        {"text": " "},
+        {},
+        {"text": "sky", "k": 0},
+        {"text": "sky", "as_of": "soon"},
+        filtered,
+    ):
         body = {"questions": [{"text": "sky"}, bad]}
         said = refused(client.post("/v1/query/batch", json=body), 400)
         assert said.startswith("questions[1]")
