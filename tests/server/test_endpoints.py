@@ -83,6 +83,18 @@ def test_feedback_without_a_turn_is_about_the_last_answer(client):
     }
     ok(client.post("/v1/feedback", json={"outcome": "down"}))
     assert all(turn["feedback_id"] for turn in ok(client.get("/v1/turns"))["turns"])
+    listed = ok(client.get("/v1/feedback"))["feedback"]
+    assert [one["turn_id"] for one in listed] == [turns["B"], turns["A"]]
+
+
+def test_feedback_that_counts_for_nothing_is_not_counted(client):
+    turn = ok(client.post("/v1/query", json={"text": "sky"}))["turn_id"]
+    for said in ({"turn_id": "made-up"}, {"turn_id": turn}, {"turn_id": turn}):
+        client.post("/v1/feedback", json={"outcome": "up", **said})
+    assert ok(client.get("/v1/overview"))["feedback"] == 1
+    ok(client.post("/v1/undo", json={"turn_id": turn}))
+    assert ok(client.get("/v1/overview"))["feedback"] == 0
+    assert [one["feedback"] for one in ok(client.get("/v1/namespaces"))["namespaces"]] == [0]
 
 
 def test_metadata_come_back_as_they_were_added(client, memory):
