@@ -81,6 +81,13 @@ class RefusedFeedbackError(InvalidInputError):
         self.receipt = receipt
 
 
+def require_accepted(receipt: Receipt) -> Receipt:
+    """Return a receipt, unless it is a refusal."""
+    if receipt.status == "refused":
+        raise RefusedFeedbackError(receipt)
+    return receipt
+
+
 def describe_error(error: CrabPathError) -> str:
     """Return an error's message; that of a failed store is logged instead: it names its place."""
     if isinstance(error, StoreError) and not isinstance(error, ConflictError):

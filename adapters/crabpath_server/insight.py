@@ -30,7 +30,7 @@ from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_server.answers import ApiOutput, AuthorityName, Download, Sent, TierName
-from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Call, Limit
+from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Call, Limit, require_accepted
 from crabpath_server.judging import bound_authority
 from crabpath_server.queries import AuditRecord, ServerQueries
 
@@ -194,7 +194,7 @@ class EdgeBody(ApiInput):
 async def set_edge(call: Call, body: EdgeBody) -> Receipt:
     """Set the weight of an edge in the namespace; undo takes the id of the receipt."""
     usual = EdgeKind.INHIBITS if body.weight < 0 else EdgeKind.TAUGHT
-    return await call.memory.aio.graph.add_edge(
+    receipt: Receipt = await call.memory.aio.graph.add_edge(
         body.source,
         body.target,
         usual.label if body.kind is None else body.kind,
@@ -202,6 +202,7 @@ async def set_edge(call: Call, body: EdgeBody) -> Receipt:
         namespace=call.namespace,
         edge_id=body.edge_id,
     )
+    return require_accepted(receipt)
 
 
 class AuthorityBody(ApiInput):

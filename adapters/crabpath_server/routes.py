@@ -31,7 +31,7 @@ from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.storage.sql_tools import ListPlace
 from crabpath_server.answers import ApiOutput, Sent
-from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
+from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText, require_accepted
 from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
 
 # Fields that name documents, which senders know by names without the directory of the server.
@@ -559,10 +559,7 @@ class UndoBody(ApiInput):
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     """Learn from the outcome of a turn."""
-    receipt = await give_or_refuse(call, body)
-    if receipt.status == "refused":
-        raise RefusedFeedbackError(receipt)
-    return receipt
+    return require_accepted(await give_or_refuse(call, body))
 
 
 async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:
