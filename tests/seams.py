@@ -20,6 +20,7 @@ from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.memory import documents
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts import store_kinds
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
@@ -40,7 +41,7 @@ _BOUNDS = {
     "filled": (pipeline, "_INDEX_BATCH"),
     "embedded_anew": (reembedding, "_BATCH"),
     "sent": (langchain_store, "_BATCH"),
-    "listed": (langchain_store, "_PAGE"),
+    "listed": (store_kinds, "_PAGE"),
     "episodes_indexed": (recorder, "_INDEX_BATCH"),
     "seconds_between_checks": (recorder, "_CHECK_INTERVAL"),
     "episodes_compared": (episodes, "_MAX_SMALL"),
