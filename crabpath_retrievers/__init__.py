@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.services import Readiness
     from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
     from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
+    from crabpath_retrievers.parts.explain import Explanation
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.typed_graph.memory_graph import MemoryGraph
     from crabpath_retrievers.parts.typed_graph.queries import WeightMove
     from crabpath_retrievers.parts.typed_graph.search import BayesianHit, CausalHit, GraphHit
-    from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing import (
@@ -229,7 +229,7 @@ _MODULES = {
     "parts.typed_graph.memory_graph": "MemoryGraph",
     "parts.typed_graph.queries": "WeightMove",
     "parts.typed_graph.search": "BayesianHit CausalHit GraphHit",
-    "retrieval.explain": "Explanation",
+    "parts.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
     "parts.chat_router.model_client": "RouterSettings",

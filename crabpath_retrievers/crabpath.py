@@ -84,8 +84,8 @@ from crabpath_retrievers.memory.notes import (
     require_taught_kind,
     save_note,
 )
-from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.memory.services import (
+    HostReranker,
     MemoryPart,
     OptionalPart,
     Readiness,
@@ -93,7 +93,6 @@ from crabpath_retrievers.memory.services import (
     check_open_memory,
     describe_briefly,
 )
-from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing import Router
 from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
     from crabpath_lab.shadow import PresentRetriever, ShadowRetriever
+    from crabpath_retrievers.parts.explain import Explanation
     from crabpath_retrievers.parts.operation.memory_maintenance import (
         AsyncMemoryMaintenance,
         MemoryMaintenance,
@@ -829,7 +829,7 @@ class CrabPath(MemoryPart):
         return answer
 
     @apply_time_limit
-    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> "Explanation":
         """Why each document of a turn was returned: seed or path, weights, tiers, feedback.
 
         Args:
@@ -844,7 +844,10 @@ class CrabPath(MemoryPart):
             answer = memory.retrieve("how do I deploy?")
             memory.explain(answer.turn.id)
         """
-        return explain_turn(self.store, self._services.ranker, turn_id, namespace=namespace)
+        part = load_part("crabpath_retrievers.parts.explain")
+        ranker = self._services.ranker
+        found: Explanation = part.explain_turn(self.store, ranker, turn_id, namespace=namespace)
+        return found
 
     # Feedback.
 
