@@ -114,6 +114,7 @@ _WRITERS_OF_PARTS = (
     "crabpath_retrievers.parts.operation.reembedding",
     "crabpath_retrievers.parts.operation.transfer.fill",
     "crabpath_lab.ab.state",
+    "benchmarks.speed.clock",
 )
 
 

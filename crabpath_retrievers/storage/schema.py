@@ -610,12 +610,6 @@ LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 REEMBEDDED_AT = "reembedded"
 """Fact about the graph store: when its embedder was changed, in seconds since the epoch."""
 
-LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed", "roots")
-"""Metadata that is not copied to another store."""
-
-EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}
-"""Tables in the archive of a whole store: all but the queues of unfinished work."""
-
 
 def list_node_columns(*tables: str) -> list[sa.Column[int]]:
     """The columns of these tables, or of all tables, that refer to nodes."""
