@@ -50,7 +50,7 @@ _BOUNDS = {
     "asked_before_copying": (corpus, "_ASKED_OFTEN"),
     "copied": (corpus, "_MOST_COPIED"),
     "schema_version": (store_module, "SCHEMA_VERSION"),
-    "schema_scripts": (migrations, "VERSIONS"),
+    "schema_steps": (migrations, "STEPS"),
 }
 _WRAPPED = {
     "open_engine": (store_module, "open_engine"),
@@ -84,7 +84,7 @@ def set_bounds(patch: pytest.MonkeyPatch, **bounds: Any) -> None:
     """Set how much work is done at once, how much is kept, and from when on work is done so.
 
     A test reaches such a bound with few documents then, or does not reach it with many. The schema
-    is such a bound, too: its version, and the folder of the scripts that lead to it.
+    is such a bound, too: its version, and the steps that lead to it.
     """
     for name, bound in bounds.items():
         patch.setattr(*_BOUNDS[name], bound)
