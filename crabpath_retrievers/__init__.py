@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     )
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
-    from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
+    from crabpath_retrievers.parts.sync import SyncPlan
     from crabpath_retrievers.parts.typed_graph.follow import (
         EdgePage,
         Neighbour,
@@ -206,7 +206,6 @@ _MODULES = {
     ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
-    "ingest.sync": "SyncPlan",
     "learning.lift": "Lift ShadowLift",
     "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
@@ -224,6 +223,7 @@ _MODULES = {
     "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
+    "parts.sync": "SyncPlan",
     "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
     "parts.typed_graph.granger": "Influence",
     "parts.typed_graph.memory_graph": "MemoryGraph",

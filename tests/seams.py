@@ -18,9 +18,8 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import changes
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
-from crabpath_retrievers.memory import documents
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.parts import store_kinds
+from crabpath_retrievers.parts import bulk, store_kinds
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
@@ -37,7 +36,7 @@ _BOUNDS = {
     "published": (pipeline, "PUBLISHED_AT_ONCE"),
     "linked": (linking, "_LINKED_AT_ONCE"),
     "first_batch": (pipeline, "FIRST_BATCH"),
-    "files": (documents, "FILES_AT_ONCE"),
+    "files": (bulk, "FILES_AT_ONCE"),
     "filled": (pipeline, "_INDEX_BATCH"),
     "embedded_anew": (reembedding, "_BATCH"),
     "sent": (langchain_store, "_BATCH"),
