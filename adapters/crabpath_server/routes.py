@@ -12,11 +12,17 @@ from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.records import Hop, PathEdge
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    StoreError,
+)
 from crabpath_retrievers.ingest.joining import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
+from crabpath_retrievers.parts.file_formats import parse_file
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import FeedbackRecord
@@ -177,11 +183,23 @@ async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
     return options
 
 
+async def ask_memory(call: Call, text: str, **options: Any) -> Answer:
+    """Ask the memory; where other processes share its database, the turn is written first.
+
+    They know written turns alone: feedback without a turn would judge the answer before this one.
+    """
+    store = call.memory.store
+    answer = await call.memory.aio.retrieve(text, namespace=call.namespace, **options)
+    if store.dialect == "postgresql":
+        with suppress(StoreError):  # an answer does not depend on what can be written
+            await asyncio.to_thread(store.flush)
+    return answer
+
+
 async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     """Find the documents that answer a question, and record the turn."""
     options = await _to_query_options(call, body)
-    answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
-    return _to_answer(answer)
+    return _to_answer(await ask_memory(call, body.text, **options))
 
 
 async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, object]]:
@@ -193,8 +211,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
             loop.call_soon_threadsafe(hops.put_nowait, hop)
 
     options = await _to_query_options(call, body)
-    options |= {"namespace": call.namespace, "on_hop": pass_on}
-    asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
+    asked = asyncio.ensure_future(ask_memory(call, body.text, **options, on_hop=pass_on))
     asked.add_done_callback(lambda _: pass_on(None))
     try:
         while (hop := await hops.get()) is not None:
@@ -279,6 +296,11 @@ class GivenDocument(ApiInput):
     text: str
     id: str | None = None
     metadata: dict[str, Any] = Field({}, description="Such as title and source.")
+    is_file: bool = Field(
+        default=False,
+        description="Whether the text is that of the file which metadata.source names, to be read "
+        "as crabpath add does: its title from its heading, HTML, CSV, JSON and others as Markdown.",
+    )
 
 
 class DocumentsBody(ApiInput):
@@ -381,22 +403,37 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
             raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
-    documents = [
-        Document(
-            page_content=item.text,
-            id=item.id,
-            metadata={
-                key: stored.get(value, value)
-                if key == "source" and isinstance(value, str)
-                else value
-                for key, value in item.metadata.items()
-            },
-        )
-        for item in body.documents
-    ]
-    return await call.memory.aio.add_documents(
+    documents, left_out = list[Document](), list[str]()
+    for item in body.documents:
+        metadata = dict(item.metadata)
+        if isinstance(source := metadata.get("source"), str):
+            metadata["source"] = stored.get(source, source)
+        given = [Document(page_content=item.text, id=item.id, metadata=metadata)]
+        if item.is_file:
+            given, skipped = await asyncio.to_thread(_read_file, item, metadata)
+            left_out += skipped
+        documents += given
+    report = await call.memory.aio.add_documents(
         documents, split=body.split, cleanup=body.cleanup, progress=None
     )
+    report.left_out += left_out
+    return report
+
+
+def _read_file(item: GivenDocument, metadata: dict[str, Any]) -> tuple[list[Document], list[str]]:
+    """Read the documents of a file; also return which parts of it cannot be read."""
+    if not isinstance(item.metadata.get("source"), str):
+        msg = "a document that is_file needs the name of the file: give metadata.source"
+        raise InvalidInputError(msg)
+    try:
+        documents, skipped = parse_file(item.metadata["source"], item.text.encode())
+    except (InvalidInputError, MissingExtraError) as error:
+        msg = f"{item.metadata['source']}: {error}"
+        raise InvalidInputError(msg) from error
+    for document in documents:
+        document.metadata |= metadata
+        document.id = item.id if len(documents) == 1 else None
+    return documents, [*skipped]
 
 
 async def read_document(call: Call) -> WholeDocument:

@@ -60,7 +60,7 @@ CHECKS = {
     "isolation": Check(isolation.check_isolation, 14, 150),
     "isolation_servers": Check(isolation.check_isolation_servers, 8, 50),
     "orphans": Check(orphans.check_orphans, 2, 10),
-    "paths": Check(paths.check_paths, 6, 150),
+    "paths": Check(paths.check_paths, 6, 40),
     "forget": Check(forgets.check_forget, 8, 10),
 }
 

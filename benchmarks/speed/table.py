@@ -116,7 +116,8 @@ def measure_rows(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> I
         yield _compare_ingest(dataset.documents[:_INGESTED], remembered, folder)
         yield from _measure_quality(dataset, chroma, memory)
         yield _compare_learned(memory, questions, _FEEDBACKS)
-        yield from _measure_record(memory, questions)
+        yield _compare_first(memory, questions)
+        yield from _measure_record(memory, chroma, questions)
         few = dataset.documents[:_FEW_DOCUMENTS]
         with CrabPath.open(folder / "few", embeddings=remembered) as small:
             small.add_documents(few, split=False)
@@ -254,9 +255,32 @@ def _compare_learned(memory: CrabPath, questions: Sequence[Question], feedbacks:
     return _render_ratio(name, f"without embedding, {memory.info()['nodes']:,} passages", pairs)
 
 
-def _measure_record(memory: CrabPath, questions: Sequence[Question]) -> Iterator[Row]:
+def _compare_first(memory: CrabPath, questions: Sequence[Question]) -> Row:
+    """A question after a feedback about another one, beside the same question once more."""
+    ask, pairs = partial(_retrieve, memory, "learned"), list[tuple[float, float]]()
+    half = len(questions) // 2
+    for question, other in zip(questions[:half], questions[half:], strict=False):
+        _learn_from_turn(memory, "learned", other)()
+        times = []
+        for _ in range(2):
+            memory.store.flush()
+            times.append(time_call(partial(ask, question))[0] * 1000)
+        pairs.append((times[0], times[1]))
+    return _render_ratio("first query after a feedback / the next", "the same question", pairs)
+
+
+def _measure_record(
+    memory: CrabPath, chroma: Chroma, questions: Sequence[Question]
+) -> Iterator[Row]:
     prepare = partial(_learn_from_turn, memory, "learned")
-    times = [time_call(prepare(question))[0] * 1000 for question in questions]
+    pairs = list[tuple[float, float]]()
+    for question in questions:
+        vector = question[1].tolist()
+        search = partial(chroma.similarity_search_by_vector, vector, k=K)
+        own, other = time_call(prepare(question))[0], time_call(search)[0]
+        pairs.append((own * 1000, other * 1000))
+    yield _render_ratio("record / plain Chroma's search", "with its lesson", pairs)
+    times = [own for own, _ in pairs]
     statements = [_count_statements(prepare(question)) for question in questions[:_WARM_UP]]
     middle, low, high = bootstrap_median(times)
     yield Row("record: ms", f"{middle:.2f} ({low:.2f} to {high:.2f})", "p50 on SQLite")

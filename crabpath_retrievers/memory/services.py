@@ -56,6 +56,7 @@ from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore, Reader
+from crabpath_retrievers.storage.database import require_writable
 from crabpath_retrievers.storage.read.catalog import LinkQueries
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.write.nodes import put_meta
@@ -551,6 +552,8 @@ def check_open_memory(
 
     def ask_database() -> None:
         store.require_in_place()
+        with store.connect() as connection:
+            require_writable(connection)
         identity.require_current()
 
     def ask_vectors() -> None:

@@ -286,6 +286,25 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
         raise
 
 
+_LOOK = {
+    True: "check the permissions of its files",
+    False: "its server is read-only, or a standby; a full disk may be the reason",
+}
+
+
+def require_writable(connection: sa.Connection) -> None:
+    """Refuse a server of PostgreSQL that takes no writes."""
+    if connection.dialect.name == "postgresql" and connection.exec_driver_sql(_TAKES_NONE).scalar():
+        name = connection.engine.url.render_as_string(hide_password=True)
+        msg = f"the store {name} cannot be written: {_LOOK[False]}"
+        raise StoreReadOnlyError(msg)
+
+
+_TAKES_NONE = (
+    "SELECT current_setting('default_transaction_read_only') = 'on' OR pg_is_in_recovery()"
+)
+
+
 def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> StoreError:
     name, own = engine.url.render_as_string(hide_password=True), engine.dialect.name == "sqlite"
     if isinstance(error, sa.exc.TimeoutError):
@@ -298,8 +317,7 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> St
     if state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
         made = StoreLockedError(f"the store {name} is busy: another process is writing; try again")
     elif state == _READ_ONLY or (own and "readonly" in text):
-        msg = f"the store {name} cannot be written: check the permissions of its files"
-        made = StoreReadOnlyError(msg)
+        made = StoreReadOnlyError(f"the store {name} cannot be written: {_LOOK[own]}")
     elif state == _DISK_FULL or (own and _FULL in text):
         made = build_disk_full_error(name)
     elif own and _UNOPENED in text:

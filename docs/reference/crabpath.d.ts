@@ -1162,6 +1162,11 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Whether the text is that of the file which metadata.source names, to be read as crabpath add does: its title from its heading, HTML, CSV, JSON and others as Markdown.
+             * @default false
+             */
+            is_file?: boolean;
         };
         /**
          * Health

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_a_worker_holds_little_more_than_after_a_restart():
     """Less than the whole run, which ``python -m benchmarks serve-memory`` does."""
     lines: list[str] = []
-    growth = measure_growth(2000, 600, documents=200, report=lines.append)
+    growth = measure_growth(1500, 400, documents=200, report=lines.append)
     assert growth.ratio < 1.3, lines
 
 

@@ -102,6 +102,32 @@ def test_metadata_come_back_as_they_were_added(client, memory):
     assert memory.get_by_ids(["x"]) == []
 
 
+def test_files_are_read_as_crabpath_add_reads_them(client):
+    """Titles of headings connect them; of a page of HTML only what is read stays."""
+    texts = {
+        "deploy.md": "# Deploying\nA release goes out after the Release checklist.",
+        "steps.md": "# Release checklist\nWait for the second signature.",
+        "zebra.html": "<title>Zebras</title><script>var hidden = 1</script><p>Zebras run.</p>",
+    }
+    files = [
+        {"id": name, "text": text, "is_file": True, "metadata": {"source": name, "by": "ann"}}
+        for name, text in texts.items()
+    ]
+    ok(client.post("/v1/documents", json={"documents": files}))
+    edges = ok(client.get("/v1/graph/neighbors?node=deploy.md&kind=mention"))["edges"]
+    assert [edge["target"] for edge in edges] == ["steps.md"]
+    page = ok(client.get("/v1/documents/zebra.html"))
+    assert (page["title"], page["text"], page["metadata"]["by"]) == ("Zebras", "Zebras run.", "ann")
+    files[0] |= {"text": "{", "metadata": {"source": "bad.json"}}
+    assert "bad.json: not a readable" in refused(
+        client.post("/v1/documents", json={"documents": files}), 400
+    )
+    del files[0]["metadata"]
+    assert "metadata.source" in refused(
+        client.post("/v1/documents", json={"documents": files}), 400
+    )
+
+
 def test_sentences_name_what_there_is_over_http(client):
     """No keywords, constants, classes or commands of Python and the shell."""
     turn = ok(client.post("/v1/query", json={"text": "sky", "k": 1}))["turn_id"]

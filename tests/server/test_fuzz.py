@@ -33,7 +33,7 @@ def described(tmp_path, serve):
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(10, marks=pytest.mark.slow)])
 def test_no_request_makes_the_server_fail_and_answers_are_as_described(described, examples):
     schema, place = described
     sent, failures = 0, []

@@ -51,9 +51,9 @@ def test_vectors_are_those_that_sentence_transformers_gave():
 
 
 @pytest.mark.slow
-def test_vectors_are_those_of_sentence_transformers_on_hundreds_of_texts():
-    texts = read_texts()
-    assert len(texts) > 500
+def test_vectors_are_those_of_sentence_transformers_on_many_texts():
+    texts = read_texts()[::5]
+    assert len(texts) > 100
     theirs, ours = (np.array(m.embed_documents(texts)) for m in (load_theirs(), minilm.load()))
     assert np.abs(theirs - ours).max() < 1e-5
 

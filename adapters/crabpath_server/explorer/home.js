@@ -31,7 +31,7 @@ async function readText(file) {
 
 /** Add files one after the other; those that are no texts are named in one sentence. */
 async function addFiles(files, onChanged) {
-  const refused = [];
+  const [refused, unread] = [[], []];
   let chunks = 0;
   let added = 0;
   for (const file of files) {
@@ -42,14 +42,19 @@ async function addFiles(files, onChanged) {
       continue;
     }
     const name = file.webkitRelativePath || file.name;
-    const report = await post("documents", { documents: [{ id: name, text, metadata: { source: name, title: file.name.replace(/\.\w+$/, "") } }] });
-    chunks += (report.added ?? 0) + (report.updated ?? 0);
-    added += 1;
+    try {
+      const report = await post("documents", { documents: [{ id: name, text, is_file: true, metadata: { source: name } }] });
+      chunks += (report.added ?? 0) + (report.updated ?? 0);
+      added += 1;
+    } catch (error) {
+      if (error.status !== 400) throw error;
+      unread.push(`${error.message}.`); // the next file may be readable
+    }
   }
   if (added) await onChanged();
   const names = refused.map((name) => shorten(name, 40)).join(", ");
   const no = refused.length ? `${names}: not ${refused.length === 1 ? "a text" : "texts"} of at most 6 MB in UTF-8; crabpath add reads PDF, Word and others.` : "";
-  say([added ? `${count(added, "file")} added, ${count(chunks, "passage")}.` : "", no].filter(Boolean).join(" "), refused.length > 0);
+  say([added ? `${count(added, "file")} added, ${count(chunks, "passage")}.` : "", no, ...unread].filter(Boolean).join(" "), refused.length + unread.length > 0);
 }
 
 function makeDrop(onChanged) {
@@ -60,7 +65,7 @@ function makeDrop(onChanged) {
     dragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
     dragleave: () => zone.classList.remove("over"),
     drop: (event) => { event.preventDefault(); zone.classList.remove("over"); take(event.dataTransfer.files); },
-  }, make("p", {}, make("strong", {}, "Drop text files here"), " (Markdown, plain text, HTML), or choose some: "), input,
+  }, make("p", {}, make("strong", {}, "Drop text files here"), " (Markdown, plain text, HTML, CSV, JSON), or choose some: "), input,
   make("p", { class: "dim" }, "For whole folders, PDF and Word: ", make("code", {}, "crabpath add FOLDER")));
   return zone;
 }

@@ -1,8 +1,9 @@
 """Whether the stores of a memory answer that this process has not opened."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from crabpath_retrievers.memory.services import ABSENT, PATIENCE, Readiness, add
 from crabpath_retrievers.parts.operation.maintenance.doctor import check_version, open_server_client
 from crabpath_retrievers.parts.replica import Replica, ReplicaState
 from crabpath_retrievers.storage import ReadOnlyStore
-from crabpath_retrievers.storage.database import open_engine
+from crabpath_retrievers.storage.database import open_engine, require_writable
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
 from crabpath_retrievers.vectors.opening import (
     find_directory,
@@ -68,6 +69,10 @@ def _ask_replica(place: str, replica: str) -> ReplicaState:
 def _check_stores(place: str, vectors: str | None) -> Readiness:
     """Check whether database and vector store answer; arguments as for :func:`check_place`."""
     where = str(Path(place) / "vectors") if vectors is None and not is_url(place) else vectors
+    for needed, by in (("psycopg", place), ("chromadb", where or "")):
+        if is_url(by):  # an import takes longer than the answer of a server
+            with suppress(ImportError):
+                import_module(needed)
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
     if where is None or is_pgvector(where):
         return ask_parts(
@@ -84,6 +89,8 @@ def _ask_database(place: str, vectors: str | None) -> None:
             msg = f"{finding.message}: {finding.fix}"
             raise StoreError(msg)
         wrapped = wrapped_store(store.catalog.meta())
+        with store.connect() as connection:
+            require_writable(connection)
     if wrapped is not None and vectors is not None:
         msg = f"the memory wraps a {wrapped}, which only the process that opens it can ask"
         raise StoreError(msg)

@@ -16,6 +16,7 @@ from crabpath_retrievers.errors import (
     CrabPathError,
     StoreFullError,
     StoreLockedError,
+    StoreReadOnlyError,
     StoreUnavailableError,
 )
 
@@ -23,7 +24,7 @@ GATHERED_SECONDS = 0.02
 """How long a record waits for others that are written with it."""
 
 _log = logging.getLogger(__name__)
-_TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
+_TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError, StoreReadOnlyError)
 _MAX_WAITING = 256  # turn records in the queue before answers wait
 _MAX_BATCH = 32  # records of one transaction
 # The thread stays idle for a second, since starting one delays an answer more than waking one. It
@@ -35,8 +36,8 @@ _TIMEOUT = "turn records are still being written: is the database answering?"
 class TurnWriter:
     """A queue of turn records, with one thread that writes them; it ends after an idle second.
 
-    While the database is unavailable, or its disk is full, at most 256 records wait; the next
-    record starts another attempt.
+    While the database is unavailable, read-only or full, at most 256 records wait; the next record
+    starts another attempt.
     """
 
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
@@ -67,7 +68,7 @@ class TurnWriter:
 
         Raises:
             StoreUnavailableError: Records cannot be written and stay in the queue; likewise
-                :class:`StoreLockedError` and :class:`StoreFullError`.
+                :class:`StoreLockedError`, :class:`StoreFullError` and :class:`StoreReadOnlyError`.
         """
         if threading.current_thread() is self._thread:
             return

@@ -7,9 +7,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from proxy import Proxy
 from typer.testing import CliRunner
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import CrabPath, StoreError
+from crabpath_retrievers import CrabPath, StoreError, StoreReadOnlyError, StoreUnavailableError
 from crabpath_retrievers.cli import app
 
 # A connection that was given up while the network was silent is closed by garbage collection.
@@ -139,6 +140,73 @@ def test_a_directory(tmp_path):
     assert code == 1
     assert state["reason"].startswith("there is no memory at ")
     assert not (tmp_path / "nothing").exists()
+
+
+def test_imports_do_not_count(tmp_path, monkeypatch):
+    """The command has its second for the answers of the servers, not for its own start."""
+    with CrabPath.open(tmp_path / "memory", embeddings=PLAIN):
+        pass
+    package = tmp_path / "slow" / "chromadb"
+    package.mkdir(parents=True)
+    no_server = "def HttpClient(*_, **__): raise ValueError('nobody is there')"
+    (package / "__init__.py").write_text(f"import time\ntime.sleep(1.1)\n{no_server}")
+    (package / "config.py").write_text("Settings = dict")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "chromadb"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path / "slow")
+    given = ["ready", str(tmp_path / "memory"), "--vectors", "http://127.0.0.1:1/vectors", "--json"]
+    assert "nobody is there" in CliRunner().invoke(app, given).stdout
+
+
+@pytest.fixture
+def set_read_only(postgres_url) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """A database as a role sees it, and what makes it read-only for that role, or not."""
+    url, role = sa.make_url(postgres_url), f"r{uuid.uuid4().hex}"
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def set_to(value: str) -> None:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(
+                f"ALTER ROLE {role} SET default_transaction_read_only = {value}"
+            )
+            ended = (
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+            )
+            connection.exec_driver_sql(ended)
+
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        yield url.set(username=role).render_as_string(hide_password=False), set_to
+        set_to("off")
+        connection.exec_driver_sql(f"REASSIGN OWNED BY {role} TO CURRENT_USER")
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+        connection.exec_driver_sql(f"DROP ROLE {role}")
+    engine.dispose()
+
+
+def test_a_database_that_takes_no_writes(set_read_only):
+    """As after a fail-over: it is not ready, and turns wait until they can be written."""
+    url, set_to = set_read_only
+    with CrabPath.open(url, vectors=InMemoryVectorStore(PLAIN), embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        set_to("on")
+        answer = call_again(lambda: memory.retrieve("What colour has the sky?"))
+        for state in (memory.ready().to_dict(), run(url)[1]):
+            assert not state["ready"]
+            assert "read-only" in state["reason"]
+        with pytest.raises(StoreReadOnlyError, match="read-only"):
+            call_again(lambda: memory.record(answer, "up"))
+        set_to("off")
+        assert call_again(lambda: memory.record(answer, "up")).status == "applied"
+        assert memory.ready().ready
+
+
+def call_again(work: Callable[[], Any]) -> Any:
+    """Call until no connection that was ended meanwhile is used any more."""
+    for _ in range(10):
+        with suppress(StoreUnavailableError):
+            return work()
+    return work()
 
 
 def test_a_database_without_a_memory_and_one_whose_vectors_are_not_named(postgres_url, tmp_path):
