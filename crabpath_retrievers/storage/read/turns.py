@@ -71,6 +71,7 @@ class Precedent(NamedTuple):
     """A verdict on a past question that is like the one of a turn.
 
     Attributes:
+        query: The past question.
         similarity: Cosine of both questions, in [-1, 1].
         turn_id, feedback_id: The past turn, and the feedback about it.
         outcome: In [-1, 1].
