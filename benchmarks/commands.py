@@ -321,6 +321,25 @@ def compare_peers(
         typer.echo(line)
 
 
+@app.command("peer-sizes")
+def compare_sizes(
+    data: BeirFolder = None,
+    sizes: Annotated[str, typer.Option(help="Numbers of passages.")] = "3000,20000,100000",
+    systems: Annotated[str, typer.Option()] = "CrabPath,Chroma,EnsembleRetriever",
+    limit: Annotated[int, typer.Option(help="Questions.")] = 120,
+    cache: Cache = None,
+) -> None:
+    """Time indexing and questions of plain retrievers and CrabPath on ever more passages."""
+    from benchmarks.peer_sizes import measure_sizes
+    from crabpath_lab.commands.evaluation import split_names
+    from crabpath_lab.embedding import cached_embedder
+
+    counts = sorted(map(int, split_names(sizes)))
+    given = _load_hotpotqa(data), cached_embedder(cache=cache), counts
+    for line in measure_sizes(*given, split_names(systems), limit):
+        typer.echo(line)
+
+
 # Speed
 
 

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import parse_namespace
+from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import (
     ConfigurationError,
     ForbiddenError,
@@ -109,7 +110,7 @@ class Grant:
             first = self.namespaces[0]
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
         try:
-            name = parse_namespace(unquote(header.encode("ascii").decode(), errors="strict"))
+            name = read_identity(unquote(header.encode("ascii").decode(), errors="strict"))
         except UnicodeError:
             msg = "the header CrabPath-Namespace must be percent-encoded UTF-8"
             raise InvalidInputError(msg) from None
@@ -127,6 +128,19 @@ class Grant:
             msg = f"this token gives feedback as {self.user!r} only: leave user out"
             raise ForbiddenError(msg)
         return self.user
+
+
+def read_identity(name: str) -> str:
+    """Read the name of a namespace or user that a sender gives, as it is stored.
+
+    Raises:
+        InvalidInputError: A part of it is not stored, so that it would be another name.
+    """
+    stored = parse_namespace(name)
+    if name != to_storable(name).strip():
+        msg = f"a name has no spaces around it, and no NUL or lone surrogates: {format_value(name)}"
+        raise InvalidInputError(msg)
+    return stored
 
 
 def _match(name: str, pattern: str) -> bool:

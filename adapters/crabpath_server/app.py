@@ -76,6 +76,7 @@ from crabpath_server.table import ENDPOINTS
 
 _log = logging.getLogger(__name__)
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_WEIGHT = re.compile(r"\bq *= *([01](?:\.[0-9]*)?)")
 _EVENTS = "text/event-stream"
 _LEAST_ZIPPED, _ZIP_LEVEL = 4096, 4  # bytes of an answer; the fastest levels are half as good
 _UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
@@ -182,7 +183,7 @@ def create_app(
         ],
         middleware=[
             Middleware(_Gate, access=access, limits=limits, names=names),
-            Middleware(GZipMiddleware, minimum_size=_LEAST_ZIPPED, compresslevel=_ZIP_LEVEL),
+            Middleware(_ZipMiddleware, minimum_size=_LEAST_ZIPPED, compresslevel=_ZIP_LEVEL),
         ],
         exception_handlers={HTTPException: answer_http_exception},
     )
@@ -394,9 +395,12 @@ class _Resource:
         entry.turn = getattr(given, "turn_id", None)
         places, options = endpoint.bind(call, given)
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
-        if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
+        accepted = request.headers.get("accept", "")
+        if endpoint.stream is not None and _is_preferred(_EVENTS, "application/json", accepted):
             stream = endpoint.stream(*places, **options)
-            events = _write_events(stream, seconds, request.scope, names)
+            take = partial(_take_event, stream, time.monotonic() + seconds, seconds)
+            first = await take()  # where it fails, the answer has a status of its own
+            events = _write_events(first, stream, take, request.scope, names)
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
@@ -494,26 +498,63 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
         raise InvalidInputError(explain_first_error(error)) from None
 
 
+def _is_preferred(one: str, other: str, accepted: str) -> bool:
+    """Whether a header such as ``Accept`` asks for one kind, and not rather for another one."""
+    weights = {"": 0.0}
+    for part in accepted.lower().split(","):
+        name, _, given = part.partition(";")
+        weight = _WEIGHT.search(given)
+        weights[name.strip()] = float(weight[1]) if weight else 1.0
+    return weights.get(one, 0.0) > 0.0 and weights[one] >= weights.get(other, 0.0)
+
+
+_Event = tuple[str, object]
+
+
+async def _take_event(events: AsyncIterator[_Event], until: float, seconds: float) -> _Event:
+    """Take the next event, at most until a time, ``seconds`` after the request."""
+    try:
+        return await asyncio.wait_for(anext(events), max(0.0, until - time.monotonic()))
+    except asyncio.TimeoutError:
+        raise LateAnswerError(seconds) from None
+
+
 async def _write_events(
-    events: AsyncIterator[tuple[str, object]], seconds: float, scope: Scope, names: SourceNames
+    first: _Event,
+    events: AsyncIterator[_Event],
+    take: Callable[[], Awaitable[_Event]],
+    scope: Scope,
+    names: SourceNames,
 ) -> AsyncIterator[bytes]:
-    """Encode server-sent events, name and JSON of each; the last is the answer or an error."""
-    until = asyncio.get_running_loop().time() + seconds
+    """Encode server-sent events, name and JSON of each; the last is the answer or an error.
+
+    ``take`` takes those of ``events`` after the ``first``.
+    """
+    name, data = first
     try:
         while True:
-            left = until - asyncio.get_running_loop().time()
-            name, data = await asyncio.wait_for(anext(events), max(0.0, left))
             get_entry().turn = getattr(data, "turn_id", None)
             yield f"event: {name}\ndata: ".encode() + await _write_json(data, names) + b"\n\n"
+            name, data = await take()
     except StopAsyncIteration:
         return
-    except asyncio.TimeoutError:
-        failed = answer_error(LateAnswerError(seconds), scope, names)
     except Exception as error:
         failed = answer_error(error, scope, names)
     finally:
         await events.aclose()  # type: ignore[attr-defined]
+    get_entry().status = failed.status_code  # of the log and the metrics: the head has been sent
     yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
+
+
+class _ZipMiddleware(GZipMiddleware):
+    """Compresses answers, unless a client weighs that lower than to have them as they are."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        accepted = Headers(scope=scope).get("accept-encoding", "") if "headers" in scope else ""
+        if accepted and not _is_preferred("gzip", "identity", accepted):
+            others = [field for field in scope["headers"] if field[0] != b"accept-encoding"]
+            scope = {**scope, "headers": others}
+        await super().__call__(scope, receive, send)
 
 
 class _Gate:

@@ -183,7 +183,7 @@ async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
     return options
 
 
-async def ask_memory(call: Call, text: str, **options: Any) -> Answer:
+async def retrieve_durably(call: Call, text: str, **options: Any) -> Answer:
     """Ask the memory; where other processes share its database, the turn is written first.
 
     They know written turns alone: feedback without a turn would judge the answer before this one.
@@ -199,7 +199,7 @@ async def ask_memory(call: Call, text: str, **options: Any) -> Answer:
 async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     """Find the documents that answer a question, and record the turn."""
     options = await _to_query_options(call, body)
-    return _to_answer(await ask_memory(call, body.text, **options))
+    return _to_answer(await retrieve_durably(call, body.text, **options))
 
 
 async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, object]]:
@@ -211,7 +211,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
             loop.call_soon_threadsafe(hops.put_nowait, hop)
 
     options = await _to_query_options(call, body)
-    asked = asyncio.ensure_future(ask_memory(call, body.text, **options, on_hop=pass_on))
+    asked = asyncio.ensure_future(retrieve_durably(call, body.text, **options, on_hop=pass_on))
     asked.add_done_callback(lambda _: pass_on(None))
     try:
         while (hop := await hops.get()) is not None:
@@ -401,6 +401,10 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
         if item.id in {".", "..", ""} or (item.id and "\x00" in item.id):
             msg = f"the id {item.id!r:.80} has no path of its own: choose another id, or none"
             raise InvalidInputError(msg)
+    ids, notes = {item.id for item in body.documents if item.id}, call.memory.store.notes
+    if taken := await asyncio.to_thread(notes.get_facts, ids, call.namespace):
+        msg = f"the id {taken[0].id!r:.250} is that of a note: choose another one, or none"
+        raise InvalidInputError(msg)
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
     documents, left_out = list[Document](), list[str]()

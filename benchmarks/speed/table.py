@@ -29,6 +29,7 @@ from crabpath_retrievers.vectors.embedder import load_default_embeddings
 _WARM_UP = 20
 _INGESTED = 1200  # documents that are ingested again, without embedding
 _INGEST_ROUNDS = 2
+_CHROMA_BATCH = 5000  # it takes 5,461 at once
 _FEEDBACKS = 334
 _MANY_FEEDBACKS, _FEW_DOCUMENTS = 2000, 200
 
@@ -138,7 +139,9 @@ def index_plain_chroma(
         client_settings=ChromaSettings(anonymized_telemetry=False, is_persistent=True),
         collection_configuration={"hnsw": {"space": "cosine"}},
     )
-    store.add_documents(list(documents), ids=[str(document.id) for document in documents])
+    for start in range(0, len(documents), _CHROMA_BATCH):
+        part = documents[start : start + _CHROMA_BATCH]
+        store.add_documents(list(part), ids=[str(document.id) for document in part])
     return store
 
 

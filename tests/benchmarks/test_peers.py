@@ -1,11 +1,13 @@
 """CrabPath and other packages answer the same questions."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from benchmarks.peer_sizes import measure_sizes
 from benchmarks.peers import PARTS, measure_peers
 from crabpath_lab import Dataset
 from crabpath_retrievers import InvalidInputError
@@ -54,3 +56,16 @@ def test_a_report_is_made_of_each_trial():
     lines = list(measure_peers(["siblings"], [], EMBEDDINGS, ["kNN vote"]))
     (row,) = [line for line in lines if line.startswith("| kNN vote |")]
     assert re.fullmatch(r"\| kNN vote \| [\d.]+ \| [\d.]+ \(\d+ to \d+\) \| [\d.]+ \|", row)
+
+
+@pytest.mark.slow
+def test_passages_are_made_where_a_set_has_too_few():
+    pages = tuple(
+        Document(f"Chapter {n} tells how a {name} drives a nail into a board.", id=name)
+        for n, name in enumerate(("hammer", "saw", "drill"))
+    )
+    lines = measure_sizes(replace(SET, documents=pages), EMBEDDINGS, [3, 30], ["Chroma"], 3)
+    rows = [line.strip("| ").split(" | ") for line in lines][1:]
+    assert [(row[0], row[1]) for row in rows] == [("3", "Chroma"), ("30", "Chroma")]
+    assert rows[0][-1] == "1.000"
+    assert all(float(row[3].split()[0]) > 0 for row in rows)

@@ -368,6 +368,30 @@ def test_feedback_that_is_learned_meanwhile_leaves_no_row(location, tmp_path, wh
         assert orphans(location) == set()
 
 
+def test_feedback_that_is_stored_as_its_namespace_goes_leaves_no_row(location, tmp_path):
+    """Its row was not seen by the deletion, and the namespace is there again, as it was first."""
+    with memory_at(location, tmp_path) as memory:
+        memory.add_documents([page(n) for n in range(6)], split=False, progress=None)
+        retriever, apply = memory.as_retriever(k=4, namespace=ANN), memory.store.apply
+        found, kept = retriever.invoke("about things"), []
+
+        def forget_first(changes):
+            kind = type(changes[0]).__name__
+            if kind == "KeepFeedback":
+                kept.append(changes)
+            elif kind == "ConsumeFeedback" and len(kept) == 1:
+                memory.forget(namespace=ANN)
+                apply(kept[0])
+                kept.clear()
+            return apply(changes)
+
+        memory.store.apply = forget_first
+        (receipt,) = retriever.record(found, "up", strict=False)
+        memory.store.apply = apply
+        assert (kept, receipt.status) == ([], "refused")
+        assert orphans(location) == set()
+
+
 def test_maintenance_deletes_what_an_older_version_left(location, tmp_path):
     """Doctor names rows without namespace, node, turn or feedback; maintenance deletes them."""
     with memory_at(location, tmp_path) as memory:

@@ -10,7 +10,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import RIGHTS
 from starlette.testclient import TestClient
 
-from crabpath_retrievers import InvalidInputError, StoreError, __version__
+from crabpath_retrievers import InvalidInputError, StoreError, StoreUnavailableError, __version__
+from crabpath_retrievers.integration import Hop
 from crabpath_server import create_app
 
 
@@ -198,12 +199,39 @@ def test_hops_are_sent_as_they_happen_and_the_answer_last(client, read_events):
     )
 
 
-def test_an_error_is_an_event_too(client, read_events):
+def test_an_error_before_the_first_event_has_its_status(client, memory, read_events, monkeypatch):
+    """A later one is an event; it is counted with its status all the same."""
+    events = {"Accept": "text/event-stream"}
     body = {"text": "sky", "filter": {"title": {"$no": 1}}}
-    response = client.post("/v1/query", json=body, headers={"Accept": "text/event-stream"})
-    ((name, data),) = read_events(response.text)
-    assert (name, data["status"], data["title"]) == ("error", 400, "Invalid input")
+    refused(client.post("/v1/query", json=body, headers=events), 400)
     refused(client.post("/v1/query", json=body), 400)
+
+    async def break_off(_memory, _text, *, on_hop, **_options):
+        on_hop(Hop(1, ("sky",), (), "policy"))
+        msg = "the database is away"
+        raise StoreUnavailableError(msg)
+
+    monkeypatch.setattr(type(memory.aio), "retrieve", break_off)
+    response = client.post("/v1/query", json={"text": "sky"}, headers=events)
+    *_, (name, data) = read_events(response.text)
+    assert (response.status_code, name, data["status"]) == (200, "error", 503)
+    counted = r'duration_seconds_count{.*status_code="503",http_route="/v1/query"'
+    assert re.search(counted, client.get("/metrics").text)
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_stream"),
+    [
+        ("text/event-stream", True),
+        ("application/json, text/event-stream", True),
+        ("text/event-stream;q=0", False),
+        ("application/json;q=0.9, text/event-stream; q=0.1", False),
+        ("*/*", False),
+    ],
+)
+def test_weights_of_accept(client, accept, is_stream):
+    response = client.post("/v1/query", json={"text": "sky"}, headers={"Accept": accept})
+    assert ("event-stream" in response.headers["content-type"]) == is_stream
 
 
 def test_options_of_a_question(client):
@@ -391,6 +419,12 @@ def app_description(app):
 @pytest.mark.slow
 @pytest.mark.both_databases
 @pytest.mark.usefixtures("location")
+def test_a_namespace_with_characters_that_are_not_stored_is_refused(as_bearer):
+    for name in ("ann%00", "%00ann", "%20ann", "ann%09"):
+        header = {"CrabPath-Namespace": name}
+        assert "no NUL" in refused(as_bearer("*").get("/v1/turns", headers=header), 400)
+
+
 def test_a_token_reaches_its_namespaces_alone(as_bearer):
     ann, bob = as_bearer("ann", "team"), as_bearer("bob")
     turn = ok(ann.post("/v1/query", json={"text": "sky"}))["turn_id"]
@@ -482,7 +516,7 @@ def test_a_path_of_before_names_the_one_of_now(client):
     assert "/v1/nothing" not in refused(client.get("/nothing"), 404, "NotFoundError")
 
 
-def test_every_answer_has_the_id_of_its_request(client, read_events):
+def test_every_answer_has_the_id_of_its_request(client):
     """The one that came with it, or a new one where that is not safe to keep."""
     for path in ("/", "/health", "/metrics", "/nothing", "/v1/turns", "/openapi.json"):
         answer = client.get(path, headers={"X-Request-Id": "shop:42/a=b"})
@@ -499,8 +533,7 @@ def test_every_answer_has_the_id_of_its_request(client, read_events):
     assert (problem["request_id"], problem["instance"]) == ("one", "/v1/turns/a/%C3%BC%0A")
     events = {"Accept": "text/event-stream", "X-Request-Id": "two"}
     body = {"text": "sky", "filter": {"title": {"$no": 1}}}
-    ((_, failed),) = read_events(client.post("/v1/query", json=body, headers=events).text)
-    assert failed["request_id"] == "two"
+    assert client.post("/v1/query", json=body, headers=events).json()["request_id"] == "two"
 
 
 def read_pages(client, path, name, **parameters):
@@ -613,6 +646,7 @@ def test_large_answers_are_compressed_where_the_client_takes_it(client, read_eve
     for headers, encoding in (
         ({"Accept-Encoding": "gzip"}, "gzip"),
         ({"Accept-Encoding": ""}, None),
+        ({"Accept-Encoding": "identity;q=1, gzip;q=0"}, None),
     ):
         answer = client.get("/v1/documents", headers=headers)
         assert answer.headers.get("content-encoding") == encoding
@@ -650,6 +684,16 @@ def test_ids_without_a_path_of_their_own_are_refused(client):
     for name in (".", "..", "", "sky\x00"):
         body = {"documents": [{"id": name, "text": "No client asks for it."}]}
         assert "another id" in refused(client.post("/v1/documents", json=body), 400)
+
+
+def test_a_document_does_not_take_the_place_of_a_note(as_bearer):
+    """Of its own namespace; one of another namespace is not told of it."""
+    ann, bob = as_bearer("ann"), as_bearer("bob")
+    ok(ann.post("/v1/teach", json={"text": "The vault code is 4711.", "id": "vault"}))
+    given = {"documents": [{"id": "vault", "text": "Pasta takes nine minutes."}]}
+    assert "'vault' is that of a note" in refused(ann.post("/v1/documents", json=given), 400)
+    assert ok(ann.get("/v1/documents/vault"))["text"] == "The vault code is 4711."
+    ok(bob.post("/v1/documents", json=given))
 
 
 def test_an_embedder_that_fails(client, monkeypatch, caplog):

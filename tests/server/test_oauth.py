@@ -265,6 +265,12 @@ def test_rights_and_namespace_are_those_of_the_claims(issuer, get):
     assert get(issuer.issue(scope=7)).json()["rights"] == []
 
 
+@pytest.mark.parametrize("subject", ["ann\0", "\0ann", " ann", "ann\t", "ann\ud800"])
+def test_a_subject_that_would_be_another_one_is_refused(issuer, get, subject):
+    """What is not stored of a name does not make two users one."""
+    assert get(issuer.issue(sub=subject)).status_code == 401
+
+
 def test_another_claim_may_name_the_namespaces(memory, issuer, served):
     trusted = Issuer(issuer.url, issuer.audience, namespace="teams")
     access = Access.from_issuer(trusted)

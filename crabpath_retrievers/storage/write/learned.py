@@ -103,7 +103,17 @@ _MARK_APPLIED = CompiledWrite(
     )
 )
 _INSERT_CONSUMED = CompiledWrite(
-    lambda insert: build_insert(insert, s.consumed_turns).on_conflict_do_nothing()
+    # None of a turn that was forgotten meanwhile, whose namespace may be there again.
+    lambda insert: (
+        insert(s.consumed_turns)
+        .from_select(
+            ["turn", "feedback"],
+            sa.select(s.turns.c.id, sa.bindparam("feedback", type_=sa.Text())).where(
+                s.turns.c.id == sa.bindparam("turn")
+            ),
+        )
+        .on_conflict_do_nothing()
+    )
 )
 _INSERT_EFFECTS = CompiledWrite(lambda insert: build_insert(insert, s.feedback_effects))
 _SELECT_EPISODE = CompiledSelect(
