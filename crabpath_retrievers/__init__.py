@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     )
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
-    from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.services import Readiness
     from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
     from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
+    from crabpath_retrievers.parts.explain import Explanation
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
+    from crabpath_retrievers.parts.sync import SyncPlan
     from crabpath_retrievers.parts.typed_graph.follow import (
         EdgePage,
         Neighbour,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.typed_graph.memory_graph import MemoryGraph
     from crabpath_retrievers.parts.typed_graph.queries import WeightMove
     from crabpath_retrievers.parts.typed_graph.search import BayesianHit, CausalHit, GraphHit
-    from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing import (
@@ -206,7 +206,6 @@ _MODULES = {
     ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
-    "ingest.sync": "SyncPlan",
     "learning.lift": "Lift ShadowLift",
     "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
@@ -224,12 +223,13 @@ _MODULES = {
     "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
+    "parts.sync": "SyncPlan",
     "parts.typed_graph.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
     "parts.typed_graph.granger": "Influence",
     "parts.typed_graph.memory_graph": "MemoryGraph",
     "parts.typed_graph.queries": "WeightMove",
     "parts.typed_graph.search": "BayesianHit CausalHit GraphHit",
-    "retrieval.explain": "Explanation",
+    "parts.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
     "parts.chat_router.model_client": "RouterSettings",

@@ -50,20 +50,15 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress, require_progress
-from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.notes import NoteQuestion
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.memory.documents import (
-    BulkReport,
     Forgotten,
     SourcePath,
     find_similar,
     forget_documents,
     get_documents,
-    ingest_dataset,
-    ingest_files,
     list_documents,
-    read_sources,
     refresh_wrapped,
     to_unit_vectors,
 )
@@ -84,8 +79,8 @@ from crabpath_retrievers.memory.notes import (
     require_taught_kind,
     save_note,
 )
-from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.memory.services import (
+    HostReranker,
     MemoryPart,
     OptionalPart,
     Readiness,
@@ -93,7 +88,6 @@ from crabpath_retrievers.memory.services import (
     check_open_memory,
     describe_briefly,
 )
-from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing import Router
 from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -104,6 +98,8 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
     from crabpath_lab.shadow import PresentRetriever, ShadowRetriever
+    from crabpath_retrievers.parts.bulk import BulkReport
+    from crabpath_retrievers.parts.explain import Explanation
     from crabpath_retrievers.parts.operation.memory_maintenance import (
         AsyncMemoryMaintenance,
         MemoryMaintenance,
@@ -116,8 +112,11 @@ if TYPE_CHECKING:
         AsyncMemoryRegions,
         MemoryRegions,
     )
+    from crabpath_retrievers.parts.sync import SyncPlan
     from crabpath_retrievers.parts.typed_graph.memory_graph import AsyncMemoryGraph, MemoryGraph
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
+
+_BULK = "crabpath_retrievers.parts.bulk"
 
 
 class CrabPath(MemoryPart):
@@ -410,7 +409,7 @@ class CrabPath(MemoryPart):
         splitter: TextSplitter | None = None,
         split: bool = True,
         progress: Progress | None = bar,
-    ) -> BulkReport:
+    ) -> "BulkReport":
         """Add or update many files, without loading all of them at once.
 
         They are read, split, embedded and published part by part, and linked when all are in. If
@@ -441,9 +440,10 @@ class CrabPath(MemoryPart):
         given = [paths] if isinstance(paths, (str, os.PathLike)) else require_list("paths", paths)
         chunking = self._make_chunking(splitter, split=split)
         linking = partial(bar, description="linking") if progress is bar else None
-        return ingest_files(
+        report: BulkReport = load_part(_BULK).ingest_files(
             self._services, given, chunking, ray=ray, progress=progress, linking=linking
         )
+        return report
 
     @trace_memory(
         "upsert_memory", lambda report: count_records(report.chunks.added + report.chunks.updated)
@@ -454,7 +454,7 @@ class CrabPath(MemoryPart):
         *,
         splitter: TextSplitter | None = None,
         split: bool = True,
-    ) -> BulkReport:
+    ) -> "BulkReport":
         """Add the rows of a Ray dataset; its cluster does everything but the writing.
 
         As :meth:`add_documents` with ``cleanup=None``, for more than fits into this process. If it
@@ -479,7 +479,9 @@ class CrabPath(MemoryPart):
         """
         chunking = self._make_chunking(splitter, split=split)
         linking = partial(bar, description="linking")
-        return ingest_dataset(self._services, dataset, chunking, linking=linking)
+        part = load_part(_BULK)
+        report: BulkReport = part.ingest_dataset(self._services, dataset, chunking, linking=linking)
+        return report
 
     def _make_chunking(
         self,
@@ -505,7 +507,7 @@ class CrabPath(MemoryPart):
         allow_empty: bool = False,
         dry_run: bool = False,
         progress: Progress | None = bar,
-    ) -> SyncPlan:
+    ) -> "SyncPlan":
         """Update the memory to the current state of its sources, and keep what was learned.
 
         A section that was edited or moved to another file, or whose file was renamed, keeps its id
@@ -542,18 +544,19 @@ class CrabPath(MemoryPart):
             plan = memory.sync("docs", dry_run=True)
             plan.counts()
         """
-        services = self._services
+        services, part = self._services, load_part("crabpath_retrievers.parts.sync")
         require_flags(allow_empty=allow_empty, dry_run=dry_run)
         require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
         known = KnownRoots(services.store)
-        documents, scope, skipped = read_sources(
+        documents, scope, skipped = part.read_sources(
             services, known, sources, roots, allow_empty=allow_empty
         )
         nodes = chunking.nodes(chunking.clean(documents))
         similarity = self.settings.sync.new_version_similarity
-        sync = Sync(services.ingest, services.identity, similarity, known, progress)
-        return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
+        sync = part.Sync(services.ingest, services.identity, similarity, known, progress)
+        plan: SyncPlan = sync.run(nodes, scope, dry_run=dry_run)
+        return replace(plan, skipped=skipped)
 
     @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
@@ -829,7 +832,7 @@ class CrabPath(MemoryPart):
         return answer
 
     @apply_time_limit
-    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> "Explanation":
         """Why each document of a turn was returned: seed or path, weights, tiers, feedback.
 
         Args:
@@ -844,7 +847,10 @@ class CrabPath(MemoryPart):
             answer = memory.retrieve("how do I deploy?")
             memory.explain(answer.turn.id)
         """
-        return explain_turn(self.store, self._services.ranker, turn_id, namespace=namespace)
+        part = load_part("crabpath_retrievers.parts.explain")
+        ranker = self._services.ranker
+        found: Explanation = part.explain_turn(self.store, ranker, turn_id, namespace=namespace)
+        return found
 
     # Feedback.
 

@@ -81,9 +81,7 @@ class _HubCache:
 
     Attributes:
         version: Version of the hubs when it was created; what was read since is at least as new.
-        known: All levels that have hubs.
         levels: Those with transition counts, finest first.
-        hubs: Hubs of the levels that were read.
         nodes: By level and key of the node: hash of its vector, key of its hub.
     """
 

@@ -22,6 +22,7 @@ from langchain_text_splitters import TextSplitter
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 from typing_extensions import Self, TypedDict, Unpack
 
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, FeedbackFields, Receipt
 from crabpath_retrievers.core.query import (
     CallOptions,
@@ -363,12 +364,11 @@ class CrabPathRetriever(BaseRetriever):
 
             retriever = CrabPathRetriever.from_vectorstore(store, path="./graph", k=4)
         """
-        from crabpath_retrievers.wrap import unwrap_store, wrap_vectorstore
-
-        store, store_fields = unwrap_store(vectorstore)
+        part = load_part("crabpath_retrievers.parts.wrapping")
+        store, store_fields = part.unwrap_store(vectorstore)
         opening, own = _split_fields(fields, embeddings)
         made = cls._validate_fields({**_read_search_arguments(store_fields), **own})
-        made.memory = wrap_vectorstore(store, path=path, documents=documents, **opening)
+        made.memory = part.wrap_vectorstore(store, path=path, documents=documents, **opening)
         return made
 
     @classmethod

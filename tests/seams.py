@@ -18,8 +18,8 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import changes
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
-from crabpath_retrievers.memory import documents
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts import bulk, store_kinds
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
@@ -36,11 +36,11 @@ _BOUNDS = {
     "published": (pipeline, "PUBLISHED_AT_ONCE"),
     "linked": (linking, "_LINKED_AT_ONCE"),
     "first_batch": (pipeline, "FIRST_BATCH"),
-    "files": (documents, "FILES_AT_ONCE"),
+    "files": (bulk, "FILES_AT_ONCE"),
     "filled": (pipeline, "_INDEX_BATCH"),
     "embedded_anew": (reembedding, "_BATCH"),
     "sent": (langchain_store, "_BATCH"),
-    "listed": (langchain_store, "_PAGE"),
+    "listed": (store_kinds, "_PAGE"),
     "episodes_indexed": (recorder, "_INDEX_BATCH"),
     "seconds_between_checks": (recorder, "_CHECK_INTERVAL"),
     "episodes_compared": (episodes, "_MAX_SMALL"),
@@ -49,7 +49,7 @@ _BOUNDS = {
     "asked_before_copying": (corpus, "_ASKED_OFTEN"),
     "copied": (corpus, "_MOST_COPIED"),
     "schema_version": (store_module, "SCHEMA_VERSION"),
-    "schema_scripts": (migrations, "VERSIONS"),
+    "schema_steps": (migrations, "STEPS"),
 }
 _WRAPPED = {
     "open_engine": (store_module, "open_engine"),
@@ -83,7 +83,7 @@ def set_bounds(patch: pytest.MonkeyPatch, **bounds: Any) -> None:
     """Set how much work is done at once, how much is kept, and from when on work is done so.
 
     A test reaches such a bound with few documents then, or does not reach it with many. The schema
-    is such a bound, too: its version, and the folder of the scripts that lead to it.
+    is such a bound, too: its version, and the steps that lead to it.
     """
     for name, bound in bounds.items():
         patch.setattr(*_BOUNDS[name], bound)
@@ -113,6 +113,7 @@ _WRITERS_OF_PARTS = (
     "crabpath_retrievers.parts.operation.reembedding",
     "crabpath_retrievers.parts.operation.transfer.fill",
     "crabpath_lab.ab.state",
+    "benchmarks.speed.clock",
 )
 
 

@@ -20,8 +20,8 @@ PARTICIPLES = frozenset(
     )
 )
 NO_PARTICIPLES = frozenset({"embed", "string", "ranking"})
-# Each host's retriever has the name that its users expect, and each migration Alembic's.
-SEVERAL = frozenset({"CrabPathRetriever", "register", "upgrade"})
+# Each host's retriever has the name that its users expect, and each part joins by one.
+SEVERAL = frozenset({"CrabPathRetriever", "register"})
 INTERNAL_MODULES = 40  # that tests import
 MOST_SEAMS = 10
 RIDDLE = re.compile(r"(What|Those|The same|As there)\b")

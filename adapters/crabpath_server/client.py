@@ -58,7 +58,7 @@ from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.memory.documents import Forgotten
 from crabpath_retrievers.memory.notes import NoteFields
 from crabpath_retrievers.memory.services import Readiness
-from crabpath_retrievers.retrieval.explain import Explanation
+from crabpath_retrievers.parts.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
 from crabpath_retrievers.retriever import RetrieverFields

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.speed.clock import advance_clock
 from benchmarks.speed.timing import time_call
 from crabpath_retrievers import Settings
 from crabpath_retrievers.core.changes import (
@@ -25,7 +26,6 @@ from crabpath_retrievers.core.records import (
 )
 from crabpath_retrievers.parts.operation.maintenance import measure_health
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.write.history import advance_clock
 from crabpath_retrievers.storage.write.nodes import publish_staged, put_edges, stage_nodes
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.chroma import ChromaIndex

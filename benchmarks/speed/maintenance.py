@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.speed.clock import advance_clock
 from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
 from crabpath_lab.datasets.sample import load_sample
@@ -21,7 +22,6 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.records import EdgeKind, Turn, Vector
-from crabpath_retrievers.storage.write.history import advance_clock
 
 _NAMESPACE = "bench"
 _BATCH = 4000

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from langchain_core.documents import Document
@@ -42,7 +42,6 @@ from crabpath_retrievers.ingest.files import (
     require_path,
 )
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -53,6 +52,9 @@ from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of,
 _ID_WIDTH = 40  # characters of an id that stay together
 _SHOWN = 50  # files of a sync that are printed, unless only a plan was asked for
 _show_progress = partial(bar, piped=True)
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.sync import Section
 
 Sources = Annotated[
     list[Path],
@@ -208,7 +210,7 @@ def _warn_of(skipped: Mapping[str, str]) -> list[str]:
     return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
 
 
-def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
+def _count_by_file(sections: "Sequence[Section]") -> list[tuple[str, ...]]:
     """Count added, changed and deleted sections by file; a renamed file has both names."""
     files: dict[str, Counter[str]] = {}
     for section in sections:
@@ -216,14 +218,14 @@ def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
     return [(name, list_counts(c)) for name, c in sorted(files.items())]
 
 
-def _describe_section(section: Section) -> tuple[str, ...]:
+def _describe_section(section: "Section") -> tuple[str, ...]:
     """Format a section as a row: fate, similarity, title and source."""
     similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
     title = section.node.title or section.node.content[:60]
     return section.fate, similarity, title, _describe_source(section)
 
 
-def _describe_source(section: Section) -> str:
+def _describe_source(section: "Section") -> str:
     """Format the source of a section: ``former → present`` if it was moved."""
     source = section.node.source
     was = source if section.was is None else section.was.source

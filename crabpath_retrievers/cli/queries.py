@@ -1,20 +1,13 @@
 """Commands that ask: ``query``, ``explain``, and ``demo`` on real passages with a real embedder."""
 
-import json
 import os
 import re
 import shlex
 import textwrap
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from langchain_core.documents import Document
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -32,8 +25,7 @@ from crabpath_retrievers.cli.commands import (
     errors,
     existing_store,
 )
-from crabpath_retrievers.core.extras import EXTRAS, list_missing
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.extras import EXTRAS, list_missing, load_part
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import (
@@ -44,7 +36,6 @@ from crabpath_retrievers.core.text import (
 )
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.rerank import Ranker
-from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import StoredVectors
@@ -55,151 +46,9 @@ from crabpath_retrievers.vectors.opening import (
     wrapped_store,
 )
 
-_K = 5
-_MEASURED = "before-learning"  # namespace of the demo in which nobody teaches
-_PEOPLE, _BAD_GIVER = ("ann", "ben", "cleo"), "mallory"
-_EVERY, _CORRECTED = 10, 12  # each tenth verdict is wrong; number of the corrected answer
-
-
-class Sample(NamedTuple):
-    """Sixty HotpotQA questions over six hundred paragraphs (CC BY-SA 4.0).
-
-    Attributes:
-        documents: Paragraphs; each text is title, newline, paragraph.
-        queries: Text by query id.
-        qrels: Ids of the relevant documents by query id.
-    """
-
-    documents: Sequence[Document]
-    queries: Mapping[str, str]
-    qrels: Mapping[str, set[str]]
-
-
-def find_sample() -> Path:
-    """The folder of the sample, in BEIR format: of the package, or of a checkout."""
-    package = Path(str(files("crabpath_retrievers")))
-    packaged = package / "demo_data"
-    return packaged if packaged.exists() else package.parent / "examples" / "hotpotqa_sample"
-
-
-def read_sample() -> Sample:
-    """Read the sample that ships with the package."""
-    folder = find_sample()
-    documents = [
-        Document(f"{row['title']}\n{row['text']}", id=row["_id"], metadata={"title": row["title"]})
-        for row in _read_rows(folder / "corpus.jsonl")
-    ]
-    queries = {row["_id"]: row["text"] for row in _read_rows(folder / "queries.jsonl")}
-    qrels: dict[str, set[str]] = {query: set() for query in queries}
-    for line in (folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        query, document, _score = line.split("\t")
-        qrels[query].add(document)
-    return Sample(documents, queries, qrels)
-
-
-def _read_rows(file: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """Figures of the demo.
-
-    Attributes:
-        passages, questions: Size of the sample.
-        plain, crabpath: Share of questions whose gold passages all stand in the first five.
-        seconds: Time for indexing.
-        example: A question that only the walk answers in full, with the titles both returned.
-        route: Why its documents came.
-    """
-
-    passages: int
-    questions: int
-    plain: float
-    crabpath: float
-    seconds: float
-    example: tuple[str, list[str], list[str], list[str]] | None
-    route: Explanation | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result for programs."""
-        return {
-            "passages": self.passages,
-            "questions": self.questions,
-            "full@5": {"plain_chroma": self.plain, "crabpath": self.crabpath},
-            "indexing_seconds": self.seconds,
-            "route": self.route.to_dict() if self.route else None,
-        }
-
-
-def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
-    """Index the sample and answer its questions both ways."""
-    data = read_sample()
-    titles = {str(d.id): str(d.metadata["title"]) for d in data.documents}
-    say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")
-    begun = time.perf_counter()
-    with CrabPath.open(store) as memory:
-        memory.add_documents(data.documents, split=False)
-        seconds = time.perf_counter() - begun
-        say(f"Asking {len(data.queries)} questions that need two paragraphs each …")
-        full = {"plain": 0, "crabpath": 0}
-        example = route = None
-        lowest = _K  # place of the last gold passage of the example
-        for query_id, text in data.queries.items():
-            gold = data.qrels[query_id]
-            vector = memory.embedder.query(text)
-            plain = memory.index.search(np.asarray(vector), _K)
-            # Elsewhere than what people teach below, so that a second run measures the same.
-            answer = memory.retrieve(text, k=_K, vector=vector, namespace=_MEASURED)
-            walked = [item.node.id for item in answer.documents]
-            full["plain"] += gold <= set(plain)
-            full["crabpath"] += gold <= set(walked)
-            place = max(map(walked.index, gold)) if gold <= set(walked) else _K
-            if place < lowest and not gold <= set(plain):
-                lowest = place
-                route = memory.explain(answer.turn.id)
-                named = ([titles[i] for i in found] for found in (sorted(gold), plain, walked))
-                example = (text, *named)
-        if not memory.learning.feedback(namespace=DEFAULT_NAMESPACE, limit=1):
-            say("Four people say which answers were right …")
-            _teach_demo(memory, data)
-    n = len(data.queries)
-    return DemoResult(
-        len(data.documents),
-        n,
-        full["plain"] / n,
-        full["crabpath"] / n,
-        round(seconds, 1),
-        example,  # type: ignore[arg-type]
-        route,
-    )
-
-
-def _teach_demo(memory: CrabPath, data: Sample) -> None:
-    """Let three people judge each question, and the first third again; a fourth judges wrongly.
-
-    They judge by the gold passages; one answer is corrected, too. The memory then has something
-    to show in each view of its page.
-    """
-    asked = list(data.queries.items())
-    for number, (query_id, text) in enumerate([*asked, *asked[: len(asked) // 3]]):
-        gold, answer = data.qrels[query_id], memory.retrieve(text, k=_K)
-        found = [item.node.id for item in answer.documents]
-        right, wrong = (
-            [name for name in found if (name in gold) == is_gold] for is_gold in (True, False)
-        )
-        said: dict[str, Any] = {"used": right, "user": _PEOPLE[number % len(_PEOPLE)]}
-        outcome = 1.0 if right else -1.0
-        if number % _EVERY == _EVERY - 1 and wrong:
-            outcome, said = 1.0, {"used": wrong[:1], "unused": right, "user": _BAD_GIVER}
-        elif number == _CORRECTED and right:
-            titles = (item.node.title for item in answer.documents if item.node.id in gold)
-            words = f"Read {' and '.join(titles)}: nothing else is needed here."
-            outcome, said = -1.0, {"irrelevant": wrong[:1], "correction": words, "user": "ben"}
-        elif number % len(_PEOPLE) == 0 or number >= len(asked):
-            said["relevant"] = sorted(gold)
-        memory.record(answer.turn.id, outcome, **said)
-
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.demo import DemoResult
+    from crabpath_retrievers.parts.explain import Explanation
 
 _FENCE = re.compile(r"\s*(?:`{3}|~{3})")
 _HEADING = re.compile(r"#{1,6}\s")
@@ -330,7 +179,8 @@ def run_explain(
 ) -> Output:
     """Show why each document of a turn was returned: path, weights, tiers, probabilities."""
     with existing_store(store) as opened:
-        explanation = explain_turn(opened, Ranker.load(), turn)
+        part = load_part("crabpath_retrievers.parts.explain")
+        explanation: Explanation = part.explain_turn(opened, Ranker.load(), turn)
     query = f"[bold]Query: {escape(explanation.turn.query)}[/bold]"
     return Output(explanation.to_dict(), [query, explanation_table(explanation)])
 
@@ -341,11 +191,11 @@ def show_demo_result(
     ] = DEMO_STORE,
 ) -> Output:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
-    result = run_demo(store, errors.print)
+    result: DemoResult = load_part("crabpath_retrievers.parts.demo").run_demo(store, errors.print)
     return Output(result.to_dict(), _describe_demo(result, store))
 
 
-def explanation_table(explanation: Explanation) -> Table:
+def explanation_table(explanation: "Explanation") -> Table:
     """Make a table of a turn's documents: probability, route, features with largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
     table.caption = _routing_summary(explanation.turn)
@@ -364,7 +214,7 @@ def _routing_summary(turn: Turn) -> str | None:
     return "\n".join([summary, *map(escape, turn.routing)])
 
 
-def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
+def _describe_demo(result: "DemoResult", store: str) -> Iterator[RenderableType]:
     """Describe the demo's results and the next commands, with their installs."""
     place = "" if store == DEMO_STORE else f" --store {escape(shlex.quote(store))}"
     table = Table("k = 5, same embedder", "all gold passages found")

@@ -252,8 +252,6 @@ class WalkEdge(NamedTuple):
     """An outgoing edge of a visited node, with what one walk computed for it.
 
     Attributes:
-        source: Source node.
-        target: Target node.
         weight: Effective weight after decay and damping, in [-1, 1].
         relevance: Cosine of query and target, in [-1, 1].
         tier: Tier of ``weight``.

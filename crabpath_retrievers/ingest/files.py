@@ -68,7 +68,6 @@ class SourceFolder:
     """Content of one file or directory.
 
     Attributes:
-        root: The names of its files.
         documents: One document per file, even if the file is empty; of a PDF file one per page.
         skipped: Why files, and parts of files, were not read, by source and place.
     """

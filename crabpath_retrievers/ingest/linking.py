@@ -42,13 +42,7 @@ UNFINISHED_SINCE = "bulk_since"
 
 
 class PairFinder(NamedTuple):
-    """Finds pairs of chunks to link; reads only, so that any process can do it.
-
-    Attributes:
-        store: Reads of the linkers.
-        linkers: The linkers that find pairs.
-        before: As for :meth:`PairLinker.find`.
-    """
+    """Finds pairs of chunks to link; reads only, so that any process can do it."""
 
     store: LinkQueries
     linkers: tuple[PairLinker, ...]

@@ -36,7 +36,6 @@ class Passage:
     """A document that the chain was given.
 
     Attributes:
-        id: Its id, as in the turn.
         content: Its text; may be empty.
         title: Its title; empty if it has none.
         linked: Ids of the documents with an edge to it on the walk.

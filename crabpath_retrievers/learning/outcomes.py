@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -24,7 +24,6 @@ from crabpath_retrievers.core.query import read_answer_block
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import format_value, to_plain
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
-from crabpath_retrievers.storage import GraphStore
 
 _ANSWERS = (
     "answer",
@@ -181,17 +180,6 @@ _PARTS = (
     *("tool_calls", "tool_output", "raw_output", "messages", "documents", "context"),
 )
 _MAX_DEPTH = 8
-
-
-class FeedbackSink(Protocol):
-    """An object that takes feedback: a memory, or a learner in another process."""
-
-    @property
-    def store(self) -> GraphStore:
-        """The store with turns and feedback."""
-
-    def record(self, feedback: Feedback) -> Receipt:
-        """Record feedback."""
 
 
 def parse_outcome(outcome: Outcome) -> float:
@@ -429,8 +417,6 @@ class RetrievedTurn:
     """A turn, as recorded in the metadata of its documents.
 
     Attributes:
-        turn_id: Id of the turn.
-        namespace: Namespace of the turn.
         run_id: Id of the host's retriever run.
         place: LangGraph task of the run; empty elsewhere.
         names: Names of each document (id, sources, title), in rank order.

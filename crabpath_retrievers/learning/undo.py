@@ -58,7 +58,6 @@ class LearningHistory:
     """Undoes feedback, and takes, restores and deletes snapshots.
 
     Attributes:
-        store: The graph store.
         episodes, notes: Vectors of episodes and notes, deleted with them.
         prior: Posterior of the ranker before any feedback.
     """

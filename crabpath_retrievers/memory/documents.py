@@ -5,23 +5,18 @@ A bulk ingest takes files in one process, or files or a dataset on Ray.
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, dropwhile
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from langchain_core.documents import Document
 from typing_extensions import Self
 
-from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.metadata import require_bounded
 from crabpath_retrievers.core.query import (
     parse_ids,
     parse_namespace,
-    parse_path,
     parse_text,
     parse_texts,
     require_count,
@@ -32,19 +27,7 @@ from crabpath_retrievers.core.records import Node, Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
-from crabpath_retrievers.ingest.files import (
-    KnownRoots,
-    SourceFile,
-    SourceFolder,
-    describe_skipped,
-    list_files,
-    read_folder,
-    require_documents,
-)
-from crabpath_retrievers.ingest.linking import FindAll, find_here
-from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
-from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
-from crabpath_retrievers.ingest.sync import SyncScope
+from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.corrections import mark_corrections
 from crabpath_retrievers.retrieval.search import (
@@ -55,7 +38,6 @@ from crabpath_retrievers.retrieval.search import (
 )
 from crabpath_retrievers.storage.read.catalog import MetadataTest
 from crabpath_retrievers.storage.schema import RETIRED
-from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.write.history import forget_namespace
 from crabpath_retrievers.storage.write.learned import drop_answers
 from crabpath_retrievers.storage.write.notes import remove_notes
@@ -64,19 +46,10 @@ from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
 
-if TYPE_CHECKING:
-    from ray.data import Dataset
-
-    from crabpath_retrievers.parts.ray import Recipe
-
-
 _log = logging.getLogger(__name__)
 
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
-
-Sources = SourcePath | Iterable[SourcePath] | Iterable[Document]
-"""What a sync follows."""
 
 _MOST_WITH_WORDS = 1000  # chunks that are found by words
 _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
@@ -357,185 +330,3 @@ def to_unit_vectors(vectors: object) -> dict[str, Vector]:
         msg = f"vectors must map ids to embeddings, not {format_value(vectors)}"
         raise InvalidInputError(msg)
     return {name: to_unit_vector(vector) for name, vector in vectors.items()}
-
-
-def read_sources(
-    services: Services,
-    known: KnownRoots,
-    sources: Sources,
-    roots: Sequence[str],
-    *,
-    allow_empty: bool,
-) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
-    """Read the documents of files, folders or loaders; arguments and errors as ``CrabPath.sync``.
-
-    Returns:
-        The documents; the sources whose missing documents the sync removes; and the reason
-        why each skipped file or part was skipped.
-    """
-    documents, paths = _documents_and_paths(sources)
-    if paths and roots:
-        msg = "roots are for documents: a path is its own root, leave them out"
-        raise InvalidInputError(msg)
-    has_text = paths or not all(is_blank(document.page_content) for document in documents)
-    if not (has_text or (roots and allow_empty)):
-        msg = "nothing was given to sync: give files, directories or documents with text"
-        raise InvalidInputError(msg)
-    prefixes = parse_texts(roots, name="roots")
-    if not all(map(str.strip, prefixes)):
-        msg = "a root is empty, and would stand for every source: give what sources begin with"
-        raise InvalidInputError(msg)
-    folders = [_read_folder(services, known, path) for path in paths]
-    if not allow_empty:
-        require_documents(folders)
-    reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
-    unparsed = {name: why for name, why in reasons.items() if "pip install" in why}
-    for line in describe_skipped(unparsed):
-        _log.warning("not read: %s", line)
-    single = list[str]()
-    for folder in folders:
-        root = folder.root
-        prefixes += [root.name, *root.inner.values(), *root.former]
-        single += root.list_unprefixed(one.metadata["source"] for one in folder.documents)
-    scope = SyncScope(tuple(parse_texts(prefixes)), tuple(single), frozenset(reasons))
-    return chain(documents, *(folder.documents for folder in folders)), scope, reasons
-
-
-def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> SourceFolder:
-    path, largest = parse_path("what to sync", given), services.settings.sync.max_file_bytes
-    folder = read_folder(path, root=known.choose(path, follow=True), largest=largest)
-    if path.is_file() and folder.skipped and not folder.documents:
-        (why,) = folder.skipped.values()
-        msg = f"{path} was not read: {why}"
-        raise InvalidInputError(msg)
-    return folder
-
-
-def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:
-    """Split the arguments of a sync into documents and paths."""
-    single = isinstance(sources, (str, os.PathLike))
-    items = [sources] if single else require_list("what to sync", sources)
-    documents = [item for item in items if isinstance(item, Document)]
-    paths = [item for item in items if isinstance(item, (str, os.PathLike))]
-    if len(documents) + len(paths) != len(items) or (documents and paths):
-        msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
-        raise InvalidInputError(msg)
-    return documents, paths
-
-
-_RAY = "crabpath_retrievers.parts.ray"
-
-
-@dataclass(frozen=True, slots=True)
-class BulkReport:
-    """The result and the bill of a bulk ingest.
-
-    Attributes:
-        chunks: Numbers of chunks; without ids.
-        documents: Number of documents with text.
-        seconds: How long it took.
-        embedded_tokens: Estimated tokens of the texts that were embedded.
-        skipped: Why files, and parts of files, were not read, by source and place.
-        llm_tokens: Tokens of language models: none is asked.
-    """
-
-    chunks: IngestReport
-    documents: int
-    seconds: float
-    embedded_tokens: int
-    skipped: dict[str, str] = field(default_factory=dict)
-    llm_tokens: Literal[0] = 0
-
-    @property
-    def rate(self) -> float:
-        """Documents a second."""
-        return self.documents / self.seconds if self.seconds else 0.0
-
-
-def ingest_files(
-    services: Services,
-    paths: Iterable[str | os.PathLike[str]],
-    chunking: Chunking,
-    *,
-    ray: str | None,
-    progress: Progress | None,
-    linking: Progress | None,
-) -> BulkReport:
-    """Ingest files; arguments and errors as ``CrabPath.ingest``."""
-    begun = perf_counter()
-    _require_own_index(services)
-    known = KnownRoots(services.store)
-    files = list_files((parse_path("what to ingest", path) for path in paths), known.choose)
-    if not files:
-        msg = "there are no files to ingest: give files or directories with files"
-        raise InvalidInputError(msg)
-    find_all: FindAll = find_here
-    with ExitStack() as stack:
-        if ray is None:
-            parts = _read_parts(services, files, chunking)
-        else:
-            on_ray = load_part(_RAY)
-            stack.enter_context(on_ray.connect_ray(ray))
-            dataset = on_ray.list_rows_of_files(files)
-            parts = on_ray.make_parts(dataset, _make_recipe(services, chunking))
-            find_all = stack.enter_context(on_ray.open_finders(services.store.location))
-        services.identity.verify()
-        known.remember()
-        with show_progress(progress, len(files)) as advance:
-            found = services.ingest.add(
-                parts,
-                cleanup="incremental",
-                in_bulk=True,
-                advance=advance,
-                find_all=find_all,
-                linking=linking,
-            )
-    return _make_report(services, *found, perf_counter() - begun)
-
-
-def ingest_dataset(
-    services: Services, dataset: "Dataset", chunking: Chunking, *, linking: Progress | None
-) -> BulkReport:
-    """Ingest a dataset of Ray; arguments and errors as ``CrabPath.add_dataset``."""
-    on_ray, begun = load_part(_RAY), perf_counter()
-    _require_own_index(services)
-    on_ray.require_dataset(dataset)
-    services.identity.verify()
-    parts = on_ray.make_parts(dataset, _make_recipe(services, chunking))
-    with on_ray.open_finders(services.store.location) as find_all:
-        found = services.ingest.add(parts, in_bulk=True, find_all=find_all, linking=linking)
-    return _make_report(services, *found, perf_counter() - begun)
-
-
-def _make_recipe(services: Services, chunking: Chunking) -> "Recipe":
-    embedder, strict = services.embedder, services.ingest.embedder.strict
-    recipe: Recipe = load_part(_RAY).Recipe(
-        services.store.location, chunking, embedder.source, strict, embedder.prefixes
-    )
-    return recipe
-
-
-def _read_parts(
-    services: Services, files: Sequence[SourceFile], chunking: Chunking
-) -> Iterator[Part]:
-    """Read, split and embed files in this process, as parts of some files each."""
-    maker = PartMaker(
-        services.store.catalog, chunking, services.ingest.embedder, services.store.language
-    )
-    return map(maker.read_files, split_batches(files, FILES_AT_ONCE))
-
-
-def _require_own_index(services: Services) -> None:
-    if services.index.foreign:
-        msg = (
-            "this memory wraps a vector store of yours, which it must not write to: add the "
-            "documents there, then call refresh"
-        )
-        raise ConfigurationError(msg)
-
-
-def _make_report(
-    services: Services, chunks: IngestReport, total: Part, seconds: float
-) -> BulkReport:
-    tokens = round(total.embedded / services.settings.rank.characters_per_token)
-    return BulkReport(chunks, total.documents, seconds, tokens, total.skipped)

@@ -17,6 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self, TypedDict, Unpack
@@ -45,7 +47,6 @@ from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
-from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions import RegionIndex
 from crabpath_retrievers.rerank import Ranker
 from crabpath_retrievers.retrieval.chooser import DocumentChooser
@@ -90,6 +91,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _PATIENCE = 1.0  # seconds that a repr may wait for a database
 _REBUILDING = partial(bar, description="indexing again")
+HostReranker = BaseCrossEncoder | BaseDocumentCompressor
+"""What a host may give as ``reranker=``."""
 NAMED_OPTIONS = ("vectors", "embeddings", "replica")
 """Arguments of ``CrabPath.open`` that a text can say, from the shell or the environment."""
 
@@ -245,7 +248,9 @@ class Services:
             linkers = [*map(_require_linker, require_list("linkers", linkers))]
         router = None if (given := options.get("router")) is None else _router_of(given)
         model, timeout = options.get("reranker"), settings.rank.reranker_timeout
-        reranker = None if model is None else ModelReranker(model, timeout)
+        reranker: Reranker | None = None
+        if model is not None:
+            reranker = load_part("crabpath_retrievers.parts.reranker").ModelReranker(model, timeout)
         place, replica = _require_place(path, vectors, create=create), options.get("replica")
         require_replica(replica, place)
         limit, embedder = (

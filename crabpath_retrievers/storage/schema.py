@@ -119,7 +119,6 @@ names = Table(
     Column("node", Key, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_names_node", names.c.node)
 
 # Link targets that lead to a node: file names, URLs, anchors.
@@ -130,7 +129,6 @@ addresses = Table(
     Column("node", Key, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_addresses_node", addresses.c.node)
 
 # Link targets that occur in the text of a node.
@@ -141,7 +139,6 @@ references = Table(
     Column("node", Key, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_references_node", references.c.node)
 
 # Structural edges, derived from the text; learned weights are in ``overlay``.
@@ -158,7 +155,6 @@ edges = Table(
     Column("decay_at", Float, nullable=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_edges_target", edges.c.target, edges.c.kind)
 
 # Document frequency of each term.
@@ -224,9 +220,7 @@ overlay = Table(
     Column("decay_at", Float, nullable=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_overlay_source", overlay.c.source)
-
 # The target comes first, so that the index serves the removal of nodes too.
 Index("ix_crabpath_overlay_target", overlay.c.target, overlay.c.namespace)
 
@@ -246,7 +240,6 @@ turns = Table(
     Column("embedding", LargeBinary),
     Column("session", Text),
 )
-
 Index("ix_crabpath_turns_clock", turns.c.namespace, turns.c.clock)
 Index(
     "ix_crabpath_turns_session",
@@ -291,7 +284,6 @@ feedback = Table(
 )
 Index("ix_crabpath_feedback_id", feedback.c.id, feedback.c.namespace, unique=True)
 Index("ix_crabpath_feedback_user", feedback.c.user, feedback.c.sequence)
-
 Index("ix_crabpath_feedback_namespace", feedback.c.namespace, feedback.c.sequence)
 
 # Turns that feedback was learned from; the feedback is of the namespace of the turn.
@@ -314,9 +306,7 @@ pair_counts = Table(
     Column("count", Float, nullable=False),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_pair_counts_source", pair_counts.c.source)
-
 Index("ix_crabpath_pair_counts_target", pair_counts.c.target)
 
 # Returned documents: how often each was used (wins) and not used (losses).
@@ -331,7 +321,6 @@ usage = Table(
     Column("decay", Float, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-
 Index("ix_crabpath_usage_node", usage.c.node)
 
 # Past queries with credit by document; similar queries recall them.
@@ -354,10 +343,8 @@ episodes = Table(
     # JSON: the same credit by user id and node id, for feedback with a known user.
     Column("credit_by_user", Text),
 )
-
 # With the id, which every query after a feedback reads of all episodes.
 Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock, episodes.c.id)
-
 Index("ix_crabpath_episodes_indexed", episodes.c.indexed)
 
 # The changes that add up to the weights in the overlay: each of those rows has at least one here.
@@ -386,7 +373,6 @@ Index(
     weight_changes.c.kind,
     weight_changes.c.namespace,
 )
-
 Index("ix_crabpath_weight_changes_target", weight_changes.c.target)
 
 # What each feedback added to learned state beside its weight changes, for undo; in learning order.
@@ -406,7 +392,6 @@ feedback_effects = Table(
     Column("ranker", LargeBinary),
     sqlite_autoincrement=True,
 )
-
 Index(
     "ix_crabpath_feedback_effects_feedback",
     feedback_effects.c.feedback,
@@ -433,7 +418,6 @@ snapshots = Table(
     Column("last_feedback_effect", BigInteger, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
-
 Index("ix_crabpath_snapshots_name", snapshots.c.namespace, snapshots.c.name, unique=True)
 
 notes = Table(
@@ -460,9 +444,7 @@ notes = Table(
     # Id of the token of the server that said it directly.
     Column("token", Text),
 )
-
 Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.created_turn)
-
 Index("ix_crabpath_notes_indexed", notes.c.indexed)
 
 # Transition counts of the region MDP: an action in a region, and the region that it led to.
@@ -499,7 +481,6 @@ health_reports = Table(
     Column("report", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-
 Index("ix_crabpath_health_reports_namespace", health_reports.c.namespace, health_reports.c.sequence)
 
 EMBEDDED = {
@@ -609,12 +590,6 @@ LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 
 REEMBEDDED_AT = "reembedded"
 """Fact about the graph store: when its embedder was changed, in seconds since the epoch."""
-
-LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed", "roots")
-"""Metadata that is not copied to another store."""
-
-EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}
-"""Tables in the archive of a whole store: all but the queues of unfinished work."""
 
 
 def list_node_columns(*tables: str) -> list[sa.Column[int]]:

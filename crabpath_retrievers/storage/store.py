@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.replica import Replica, ReplicaState
 
 SCHEMA_VERSION = 6
-"""Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
+"""Version of the tables in ``storage.schema``: the latest of ``storage.migrations``."""
 
 DEFAULT_MAX_LAG = 5.0
 """Seconds that a replica may be behind."""

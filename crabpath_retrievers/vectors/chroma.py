@@ -495,16 +495,6 @@ def _find_changed(
             yield name, vector, {**dict.fromkeys(kept), **metadata} or None
 
 
-@contextmanager
-def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
-    """Open a client of the server at a URL; also yield the name of the collection in the URL."""
-    client, name = create_client(url)
-    try:
-        yield client, name
-    finally:
-        close_client(client)
-
-
 def _parse(given: MetadataFilter) -> Condition:
     """Parse a filter to a condition."""
     if not isinstance(given, Mapping):

@@ -80,7 +80,6 @@ class ChromaDirectory:
     Chroma too keeps one system per directory. A second process would read stale segments.
 
     Attributes:
-        path: The directory.
         generation: Number of clients that were given up since this process opened the directory.
         lock: Held by whatever may write. Chroma takes a transaction that SQLite ended by itself (a
             full disk, a fault of it) for an open one, leaves locks behind from then on, and waits

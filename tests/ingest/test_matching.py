@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers import Node
-from crabpath_retrievers.ingest.sync import plan_sync
+from crabpath_retrievers.parts.sync import plan_sync
 
 
 def make(name, content, document="a.md", title=""):

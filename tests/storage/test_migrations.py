@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from tables import meta, metadata
 
@@ -22,56 +21,26 @@ from crabpath_retrievers import CrabPath, Feedback, examine
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
 from crabpath_retrievers.storage import SCHEMA_VERSION, GraphStore, ReadOnlyStore
 from tests.seams import get_engine, set_bounds
+from tests.stubs.later_release import LATER, run_later_release, upgrade
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "crabpath_retrievers" / "storage" / "migrations" / "versions"
-LATER = SCHEMA_VERSION + 1
-SCRIPT = f'''
-"""A column with an index, and a row that can be written once only."""
-import time
-import sqlalchemy as sa
-from alembic import op
-
-revision, down_revision = "{LATER}", "{SCHEMA_VERSION}"
-
-
-def upgrade():
-    with op.batch_alter_table("crabpath_staging") as table:
-        table.add_column(sa.Column("worker", sa.Text))
-        table.create_index("ix_crabpath_staging_worker", ["worker"])
-    time.sleep(0.5)  # others that open the store meanwhile must wait
-    op.execute("INSERT INTO crabpath_meta (name, value) VALUES ('upgraded', 'once')")
-'''
 OPEN = """
-import pathlib, sys
+import sys
 import pytest
 from crabpath_retrievers.storage import GraphStore
-from tests.seams import set_bounds
-version, scripts = int(sys.argv[2]), pathlib.Path(sys.argv[3])
-set_bounds(pytest.MonkeyPatch(), schema_version=version, schema_scripts=scripts)
+from tests.stubs.later_release import LATER, run_later_release
+run_later_release(pytest.MonkeyPatch())
 print("ready", flush=True)
 sys.stdin.readline()
 GraphStore(sys.argv[1]).close()
-print(version, flush=True)
+print(LATER, flush=True)
 """
 
 
 @pytest.fixture
-def versions(tmp_path) -> Path:
-    """A folder with the scripts of this release and one of a later one."""
-    folder = tmp_path / "versions"
-    folder.mkdir()
-    for script in SCRIPTS.glob("v*.py"):
-        (folder / script.name).write_text(script.read_text())
-    (folder / "later.py").write_text(SCRIPT)
-    return folder
-
-
-@pytest.fixture
-def later(versions, monkeypatch) -> Path:
-    """This process runs that later release; its folder of scripts."""
-    set_bounds(monkeypatch, schema_version=LATER, schema_scripts=versions)
-    return versions
+def later(monkeypatch) -> None:
+    """This process runs a later release."""
+    run_later_release(monkeypatch)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -181,11 +150,6 @@ def test_what_the_first_release_wrote_goes_on(old):
         assert memory.undo("bob-up", namespace="bob").status == "undone"
 
 
-def test_the_latest_script_is_the_version_of_the_release():
-    scripts = ScriptDirectory(str(SCRIPTS.parent))
-    assert scripts.get_heads() == [str(SCHEMA_VERSION)]
-
-
 def test_an_older_store_is_upgraded_with_all_that_it_holds(location, store, graph, make, later):
     graph.publish(make("a"))
     before = graph.contents()
@@ -215,11 +179,15 @@ def test_a_store_of_a_later_release_is_refused_in_one_sentence(location, store, 
     )
 
 
-def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, later):
+def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, monkeypatch):
     graph.publish(make("a"))
     before = graph.contents()
-    broken = SCRIPT.replace("INSERT INTO crabpath_meta", "INSERT INTO nowhere")
-    (later / "later.py").write_text(broken)
+
+    def fail(op):
+        upgrade(op)
+        op.execute("INSERT INTO nowhere (name) VALUES ('upgraded')")
+
+    run_later_release(monkeypatch, fail)
     with pytest.raises(StoreError, match="nowhere"):
         GraphStore(location)
     assert graph.contents() == before
@@ -243,9 +211,10 @@ def test_an_older_store_that_cannot_be_written_is_refused_in_one_sentence(postgr
 
 
 @pytest.mark.slow
-def test_processes_that_start_together_upgrade_once(location, store, versions):
+@pytest.mark.usefixtures("store")
+def test_processes_that_start_together_upgrade_once(location):
     """All open it; the row that can be written once was written once."""
-    command = [sys.executable, "-c", OPEN, location, str(LATER), str(versions)]
+    command = [sys.executable, "-c", OPEN, location]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     started = [subprocess.Popen(command, text=True, cwd=ROOT, **pipes) for _ in range(3)]
     assert [one.stdout.readline() for one in started] == ["ready\n"] * 3

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from crabpath_lab.datasets.beir import load_beir
 from crabpath_lab.datasets.dataset import Dataset
-from crabpath_retrievers.cli.queries import find_sample
+from crabpath_retrievers.parts.demo import find_sample
 
 _QUESTIONS, _PARAGRAPHS = 20, 200
 

@@ -19,7 +19,8 @@ from crabpath_retrievers.core.calls import run
 from crabpath_retrievers.core.extras import load_attribute
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
+from crabpath_retrievers.memory.services import HostReranker
+from crabpath_retrievers.parts.reranker import ModelReranker
 
 
 class LocalCrossEncoder(BaseCrossEncoder):

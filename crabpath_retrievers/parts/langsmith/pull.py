@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crabpath_retrievers.config.outcome_policy import OutcomePolicy
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.query import parse_text
 from crabpath_retrievers.core.records import Turn
 from crabpath_retrievers.core.text import format_value, to_printable
@@ -20,15 +20,25 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     ServiceError,
 )
-from crabpath_retrievers.learning.outcomes import FeedbackSink
 from crabpath_retrievers.parts.operation.transfer.replay_file import parse_correction
+from crabpath_retrievers.storage import GraphStore
 
 if TYPE_CHECKING:
     from langsmith import Client
 
-
 _MAX_CHARS = 300
 _FORBIDDEN = re.compile(r"\b403\b")  # not the port of an address
+
+
+class FeedbackSink(Protocol):
+    """An object that takes feedback: a memory, or a learner in another process."""
+
+    @property
+    def store(self) -> GraphStore:
+        """The store with turns and feedback."""
+
+    def record(self, feedback: Feedback) -> Receipt:
+        """Record feedback."""
 
 
 @contextmanager

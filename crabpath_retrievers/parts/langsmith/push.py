@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
-from crabpath_retrievers.learning.outcomes import FeedbackSink
 from crabpath_retrievers.learning.rules import parse_event_kind
-from crabpath_retrievers.parts.langsmith.pull import OUTCOME_KEY, OWN_MARK, translate_errors
+from crabpath_retrievers.parts.langsmith.pull import (
+    OUTCOME_KEY,
+    OWN_MARK,
+    FeedbackSink,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     from langsmith import Client

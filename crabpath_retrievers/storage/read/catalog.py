@@ -657,7 +657,8 @@ class LinkQueries(Queries):
         with self._store.connect() as connection:
             query = sa.text(_LONGER_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
             return {
-                text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
+                text: name
+                for text, name in connection.execute(query, {"given": json.dumps(texts)}).all()
             }
 
     def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]] | None:  # noqa: ARG002
@@ -746,7 +747,7 @@ class RememberedLinks(LinkQueries):
             self._seconds |= {first: set() for first in new}
             with self._store.connect() as connection:
                 query = sa.text(_NAMES_BEGINNING.format(rows=_JSON_ROWS[connection.dialect.name]))
-                for first, name in connection.execute(query, {"given": json.dumps(new)}):
+                for first, name in connection.execute(query, {"given": json.dumps(new)}).all():
                     self._seconds[first].add(name[len(first) + 1 :].partition(" ")[0])
         return self._seconds
 

@@ -220,20 +220,6 @@ def drop_snapshot(tx: Transaction, identity: str) -> None:
     tx.delete(s.snapshots, s.snapshots.c.id == identity)
 
 
-def advance_clock(tx: Transaction, namespace: str, turns: int = 0, exponent: float = 0.0) -> None:
-    """Add ``turns`` to the clock of a namespace, and ``exponent`` to its decay.
-
-    A new namespace is created.
-    """
-    tx.update(
-        s.namespaces,
-        s.namespaces.c.key == tx.get_key(namespace),
-        turn=s.namespaces.c.turn + turns,
-        exponent=s.namespaces.c.exponent + exponent,
-    )
-    tx.forget_key(namespace)
-
-
 def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:
     """Stop learning in a namespace (``frozen`` True), or resume it; a new one is created."""
     tx.update(s.namespaces, s.namespaces.c.key == tx.get_key(namespace), frozen=int(frozen))

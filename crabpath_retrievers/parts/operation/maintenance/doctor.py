@@ -9,11 +9,11 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
@@ -53,7 +53,7 @@ from crabpath_retrievers.storage.store import (
     read_schema_version,
 )
 from crabpath_retrievers.vectors.base import find_differing
-from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
+from crabpath_retrievers.vectors.chroma import ChromaIndex, close_client, create_client
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     QUARANTINE_PREFIX,
@@ -76,6 +76,9 @@ from crabpath_retrievers.vectors.opening import (
     vectors_in,
     wrapped_store,
 )
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
 
 _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}
 
@@ -779,3 +782,13 @@ def _hide_password(where: str) -> str:
         return parse_url(where).render_as_string(hide_password=True)
     except ConfigurationError:
         return "a URL that cannot be read"
+
+
+@contextmanager
+def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
+    """Open a client of the server at a URL; also yield the name of the collection in the URL."""
+    client, name = create_client(url)
+    try:
+        yield client, name
+    finally:
+        close_client(client)

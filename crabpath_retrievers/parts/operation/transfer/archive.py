@@ -34,7 +34,7 @@ from crabpath_retrievers.rerank import Posterior, Ranker, remove_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
+from crabpath_retrievers.storage.schema import SNAPSHOT_TABLES, TABLES
 from crabpath_retrievers.storage.write.journal import Row
 from crabpath_retrievers.vectors.embedder import parse_identity
 
@@ -386,6 +386,12 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
 
 FORMAT = "crabpath-archive"
 VERSION = 1
+LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed", "roots")
+"""Metadata that is not copied to another store."""
+
+EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}
+"""Tables in the archive of a whole store: all but the queues of unfinished work."""
+
 MANIFEST_NAME = "manifest.json"
 DOCUMENTS = "documents"
 """Member of the archive of a namespace with the keys and ids of the documents that it mentions."""

@@ -14,6 +14,8 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreEr
 from crabpath_retrievers.parts.files import open_replacement
 from crabpath_retrievers.parts.operation.transfer.archive import (
     DOCUMENTS,
+    EXPORTED,
+    LOCAL_META,
     MANIFEST_NAME,
     Block,
     Manifest,
@@ -21,7 +23,7 @@ from crabpath_retrievers.parts.operation.transfer.archive import (
 )
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.schema import EXPORTED, LOCAL_META, TABLES, find_own_rows
+from crabpath_retrievers.storage.schema import TABLES, find_own_rows
 from crabpath_retrievers.storage.sql_tools import select_in
 from crabpath_retrievers.storage.write.journal import (
     NodeCollector,

@@ -21,11 +21,9 @@ from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.memory.services import HostReranker
 
 _log = logging.getLogger(__name__)
-
-HostReranker = BaseCrossEncoder | BaseDocumentCompressor
-"""What a host may give as ``reranker=``."""
 
 
 class ModelReranker:

@@ -7,28 +7,47 @@ Pairs in the same file and under the same heading are preferred. A document whos
 another document has that one as its successor, so a renamed file counts as the same file.
 """
 
+import logging
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.extras import require_extra
+from crabpath_retrievers.core.query import parse_path, parse_texts, require_list
 from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
+from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
-from crabpath_retrievers.ingest.files import KnownRoots
+from crabpath_retrievers.ingest.files import (
+    KnownRoots,
+    SourceFolder,
+    describe_skipped,
+    read_folder,
+    require_documents,
+)
 from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
+from crabpath_retrievers.memory.documents import SourcePath
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
+Sources = SourcePath | Iterable[SourcePath] | Iterable[Document]
+"""What a sync follows."""
+
+_log = logging.getLogger(__name__)
 # More than the similarity lost by rewording a sentence.
 _SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02
 _UNMATCHED_SCORE = 0.01  # below the score of any match
@@ -554,3 +573,67 @@ def _select_sections_to_recheck(sections: Sequence[Section]) -> list[Node]:
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
     return [section.node for section in left] if both else []
+
+
+def read_sources(
+    services: Services,
+    known: KnownRoots,
+    sources: Sources,
+    roots: Sequence[str],
+    *,
+    allow_empty: bool,
+) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
+    """Read the documents of files, folders or loaders; arguments and errors as ``CrabPath.sync``.
+
+    Returns:
+        The documents; the sources whose missing documents the sync removes; and the reason
+        why each skipped file or part was skipped.
+    """
+    documents, paths = _documents_and_paths(sources)
+    if paths and roots:
+        msg = "roots are for documents: a path is its own root, leave them out"
+        raise InvalidInputError(msg)
+    has_text = paths or not all(is_blank(document.page_content) for document in documents)
+    if not (has_text or (roots and allow_empty)):
+        msg = "nothing was given to sync: give files, directories or documents with text"
+        raise InvalidInputError(msg)
+    prefixes = parse_texts(roots, name="roots")
+    if not all(map(str.strip, prefixes)):
+        msg = "a root is empty, and would stand for every source: give what sources begin with"
+        raise InvalidInputError(msg)
+    folders = [_read_folder(services, known, path) for path in paths]
+    if not allow_empty:
+        require_documents(folders)
+    reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
+    unparsed = {name: why for name, why in reasons.items() if "pip install" in why}
+    for line in describe_skipped(unparsed):
+        _log.warning("not read: %s", line)
+    single = list[str]()
+    for folder in folders:
+        root = folder.root
+        prefixes += [root.name, *root.inner.values(), *root.former]
+        single += root.list_unprefixed(one.metadata["source"] for one in folder.documents)
+    scope = SyncScope(tuple(parse_texts(prefixes)), tuple(single), frozenset(reasons))
+    return chain(documents, *(folder.documents for folder in folders)), scope, reasons
+
+
+def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> SourceFolder:
+    path, largest = parse_path("what to sync", given), services.settings.sync.max_file_bytes
+    folder = read_folder(path, root=known.choose(path, follow=True), largest=largest)
+    if path.is_file() and folder.skipped and not folder.documents:
+        (why,) = folder.skipped.values()
+        msg = f"{path} was not read: {why}"
+        raise InvalidInputError(msg)
+    return folder
+
+
+def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:
+    """Split the arguments of a sync into documents and paths."""
+    single = isinstance(sources, (str, os.PathLike))
+    items = [sources] if single else require_list("what to sync", sources)
+    documents = [item for item in items if isinstance(item, Document)]
+    paths = [item for item in items if isinstance(item, (str, os.PathLike))]
+    if len(documents) + len(paths) != len(items) or (documents and paths):
+        msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
+        raise InvalidInputError(msg)
+    return documents, paths

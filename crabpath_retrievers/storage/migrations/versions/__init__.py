@@ -1,1 +1,0 @@
-"""One file per schema version, each of which makes it of the one before."""
