@@ -82,7 +82,7 @@ def search_lexical(
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    found = read.fulltext.search(chosen, settings.hits_per_engine, facts.mean_length)
+    found = read.walk.search_words(chosen, settings.hits_per_engine, facts)
     best = max((score for _, score in found), default=0.0) or 1.0
     return {key: score / best for key, score in found}
 
