@@ -427,6 +427,7 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
         documents, split=body.split, cleanup=body.cleanup, progress=None
     )
     report.left_out += left_out
+    call.names.renew()
     return report
 
 

@@ -10,7 +10,13 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import RIGHTS
 from starlette.testclient import TestClient
 
-from crabpath_retrievers import InvalidInputError, StoreError, StoreUnavailableError, __version__
+from crabpath_retrievers import (
+    InvalidInputError,
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+    __version__,
+)
 from crabpath_retrievers.integration import Hop
 from crabpath_server import create_app
 
@@ -778,6 +784,23 @@ def test_a_namespace_is_exported_and_deleted(as_bearer, memory, tmp_path):
     assert len(ok(bob.get("/v1/notes"))["notes"]) == 1
     memory.transfer.import_archive(tmp_path / "ann.crabpath", rename="back")
     assert [note.text for note in memory.notes(namespace="back")] == ["The sky is grey."]
+
+
+def test_what_is_deleted_and_not_yet_erased_is_said(client, memory, monkeypatch):
+    ok(client.post("/v1/query", json={"text": "sky"}))
+
+    def fail():
+        msg = f"{memory.store.name} is in use"
+        raise StoreLockedError(msg)
+
+    monkeypatch.setattr(memory.store, "erase", fail)
+    body = {"confirm": "default", "erase": True}
+    said = refused(client.post("/v1/namespaces/forget", json=body), 409, "StoreLockedError")
+    assert "is deleted" in said
+    assert "send the same request again" in said
+    monkeypatch.undo()
+    assert ok(client.get("/v1/turns"))["turns"] == []
+    ok(client.post("/v1/namespaces/forget", json=body))
 
 
 def test_a_request_with_a_known_key_has_the_former_answer(client):
