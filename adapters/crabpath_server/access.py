@@ -46,6 +46,10 @@ _log = logging.getLogger(__name__)
 _LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
+class MissingTokenError(TokenError):
+    """A request that needs a token has none."""
+
+
 class MissingRightError(ForbiddenError):
     """A token does not grant a right.
 
@@ -267,7 +271,7 @@ class Access:
             return _EVERYTHING
         if token is None:
             msg = "this server needs a token: send the header Authorization: Bearer TOKEN"
-            raise TokenError(msg)
+            raise MissingTokenError(msg)
         self._reload_if_changed()
         grant = self._grants.get(hash_token(token))
         if grant is None and self.issuer is not None:
@@ -287,7 +291,9 @@ class Access:
         """
         known = {} if self.issuer is None else {"resource_metadata": self.issuer.metadata_url}
         if isinstance(error, TokenError):
-            return _write_challenge({"scope": "read feedback", **known} if known else {})
+            told = {} if isinstance(error, MissingTokenError) else {"error": "invalid_token"}
+            asked = {"scope": "read feedback", **known} if known else {}
+            return _write_challenge({**told, **asked})
         if isinstance(error, MissingRightError) and error.grant.is_issued:
             rights = {*error.grant.rights, error.right}
             scope = " ".join(right for right in RIGHTS if right in rights)

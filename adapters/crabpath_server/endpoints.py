@@ -39,6 +39,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     ServiceError,
     StoreError,
+    StoreLockedError,
     TokenError,
 )
 from crabpath_server.access import Access, Grant
@@ -81,9 +82,27 @@ class RefusedFeedbackError(InvalidInputError):
         self.receipt = receipt
 
 
+def require_accepted(receipt: Receipt) -> Receipt:
+    """Return a receipt, unless it is a refusal."""
+    if receipt.status == "refused":
+        raise RefusedFeedbackError(receipt)
+    return receipt
+
+
+class UnerasedError(StoreLockedError):
+    """What was forgotten is deleted, and not yet erased from the files of the database."""
+
+    def __init__(self) -> None:
+        """Say what is done, and how to get the rest done."""
+        super().__init__(
+            "what was to be forgotten is deleted, but is still in the files of the database, which "
+            "is in use: send the same request again once exports and other long work have ended"
+        )
+
+
 def describe_error(error: CrabPathError) -> str:
     """Return an error's message; that of a failed store is logged instead: it names its place."""
-    if isinstance(error, StoreError) and not isinstance(error, ConflictError):
+    if isinstance(error, StoreError) and not isinstance(error, (ConflictError, UnerasedError)):
         _log.warning("a request failed: %s", error)
         return "a store of the server failed: the log of the server says why"
     return str(error)

@@ -16,7 +16,12 @@ from pydantic import Field
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import ForbiddenError, InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import (
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    StoreLockedError,
+)
 from crabpath_retrievers.learning.lift import Lift, ShadowLift
 from crabpath_retrievers.parts.operation.maintenance import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
@@ -30,7 +35,14 @@ from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_server.answers import ApiOutput, AuthorityName, Download, Sent, TierName
-from crabpath_server.endpoints import NAMESPACE_HEADER, ApiInput, Call, Limit
+from crabpath_server.endpoints import (
+    NAMESPACE_HEADER,
+    ApiInput,
+    Call,
+    Limit,
+    UnerasedError,
+    require_accepted,
+)
 from crabpath_server.judging import bound_authority
 from crabpath_server.queries import AuditRecord, ServerQueries
 
@@ -194,7 +206,7 @@ class EdgeBody(ApiInput):
 async def set_edge(call: Call, body: EdgeBody) -> Receipt:
     """Set the weight of an edge in the namespace; undo takes the id of the receipt."""
     usual = EdgeKind.INHIBITS if body.weight < 0 else EdgeKind.TAUGHT
-    return await call.memory.aio.graph.add_edge(
+    receipt: Receipt = await call.memory.aio.graph.add_edge(
         body.source,
         body.target,
         usual.label if body.kind is None else body.kind,
@@ -202,6 +214,7 @@ async def set_edge(call: Call, body: EdgeBody) -> Receipt:
         namespace=call.namespace,
         edge_id=body.edge_id,
     )
+    return require_accepted(receipt)
 
 
 class AuthorityBody(ApiInput):
@@ -425,7 +438,12 @@ async def erase_namespace(call: Call, body: ForgetNamespaceBody) -> ForgottenNam
             f"not {format_value(body.confirm)}: name another one in {NAMESPACE_HEADER}"
         )
         raise InvalidInputError(msg)
-    found = await call.memory.aio.forget(namespace=call.namespace, erase=body.erase)
+    found = await call.memory.aio.forget(namespace=call.namespace)
+    if body.erase:
+        try:
+            await call.memory.aio.forget(erase=True)
+        except StoreLockedError as error:
+            raise UnerasedError from error
     return ForgottenNamespace.model_validate(found)
 
 

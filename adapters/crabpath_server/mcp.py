@@ -228,6 +228,8 @@ class McpEndpoint:
         """Refuse a call that a client may ask its user to allow; others are answers of tools."""
         with suppress(ValueError):  # which the library refuses
             data = from_json(body)
+            if isinstance(data, dict) and data.get("method") in _LISTS and not grant.rights:
+                grant.require("read")  # else a host shows a connector without tools
             named = data.get("params") if isinstance(data, dict) else None
             if not isinstance(named, dict):
                 return

@@ -39,6 +39,10 @@ class SourceNames:
         self._root = posixpath.join(posixpath.commonpath(folders), "") if folders else ""
         self._until = time.monotonic() + _FRESH_SECONDS
 
+    def renew(self) -> None:
+        """Look for the common directory again at once, as there are new sources."""
+        self._until = 0.0
+
     def show(self, value: Any) -> Any:
         """Remove the common directory from JSON-safe data, except from texts of documents."""
         if not self._root:

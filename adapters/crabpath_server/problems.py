@@ -133,7 +133,11 @@ async def answer_http_exception(request: Request, error: Exception) -> JSONRespo
 
         if is_there(VERSION + path):
             message = f"this path begins with {VERSION} now: use {quote(root)}{VERSION}{sent}"
-        elif path.startswith(f"{VERSION}/") and is_there(path.removeprefix(VERSION)):
+        elif (
+            path.startswith(f"{VERSION}/")
+            and path != f"{VERSION}/"
+            and is_there(path.removeprefix(VERSION))
+        ):
             other = quote(root) + sent.removeprefix(VERSION)
             message = f"this path does not begin with {VERSION}: use {other}"
     elif status == 405:  # noqa: PLR2004

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
-from crabpath_retrievers.errors import ServiceError
+from crabpath_retrievers.errors import InvalidInputError, ServiceError
 from crabpath_server.access import Grant
 
 _BODIES = 16  # largest bodies that are held at the same time, all requests together
@@ -121,7 +121,7 @@ class Room:
             a_minute: Requests a minute of one token.
             feedbacks: Feedbacks an hour of one token.
         """
-        self._body_bytes = body_bytes
+        self._body_bytes, self._a_minute = body_bytes, a_minute
         self._bytes = Places(_BODIES * body_bytes, "bodies of requests")
         self._coming = Places(requests, "requests that have not come in")
         self._running = Places(requests, "requests")
@@ -147,6 +147,11 @@ class Room:
     def count_more(self, grant: Grant, amount: int) -> None:
         """Count what an admitted request holds beyond one; refuse it where that is too much."""
         if grant.token is not None and amount:
+            own = grant.requests_per_minute
+            if amount >= (most := self._a_minute if own is None else own):
+                msg = f"{amount + 1} questions are more than the {most} requests a minute of this "
+                msg += "token: send fewer at once"
+                raise InvalidInputError(msg)
             self._requests.take(grant.token, grant.requests_per_minute, amount)
 
     def count_feedback(self, grant: Grant) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
 from pydantic import Field
+from pydantic_core import to_json
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
@@ -30,7 +31,7 @@ from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.storage.sql_tools import ListPlace
 from crabpath_server.answers import ApiOutput, Sent
-from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, RefusedFeedbackError, ShortText
+from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText, require_accepted
 from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
 
 # Fields that name documents, which senders know by names without the directory of the server.
@@ -252,11 +253,16 @@ class BatchAnswer(ApiOutput):
 
 
 async def ask_batch(call: Call, body: BatchBody) -> BatchAnswer:
-    """Answer several questions; one that cannot be used refuses all."""
+    """Answer several questions; one that cannot be used refuses all, before any is recorded."""
+    tried = set[bytes]()
     for place, question in enumerate(body.questions):
         options = await _to_query_options(call, question)
         with _name_question(place):
             Query.from_options(question.text, namespace=call.namespace, **options)
+            if question.filter and (condition := to_json(question.filter)) not in tried:
+                tried.add(condition)  # only an index can say whether it reads a filter
+                options |= {"namespace": call.namespace, "record": False}
+                await call.memory.aio.retrieve(question.text, **options)
     asked = (ask(call, question) for question in body.questions)
     # All are awaited: those that are cancelled would count as failures.
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -421,6 +427,7 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
         documents, split=body.split, cleanup=body.cleanup, progress=None
     )
     report.left_out += left_out
+    call.names.renew()
     return report
 
 
@@ -553,10 +560,7 @@ class UndoBody(ApiInput):
 
 async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     """Learn from the outcome of a turn."""
-    receipt = await give_or_refuse(call, body)
-    if receipt.status == "refused":
-        raise RefusedFeedbackError(receipt)
-    return receipt
+    return require_accepted(await give_or_refuse(call, body))
 
 
 async def give_or_refuse(call: Call, body: FeedbackBody) -> Receipt:

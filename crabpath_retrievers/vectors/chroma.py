@@ -344,7 +344,12 @@ class ChromaIndex(VectorIndex):
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
         for part in split_batches(ids, self._batch):
-            self._run(lambda records, part=part: records.delete(ids=part), writes=True)  # type: ignore[misc]
+            try:
+                self._run(lambda records, part=part: records.delete(ids=part), writes=True)  # type: ignore[misc]
+            except StoreError as error:
+                # That of a namespace which another process has forgotten meanwhile.
+                if self._main is self or not _IS_GONE.search(str(error)):
+                    raise
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Find the ids of the k nearest vectors that the filter allows, nearest first."""
@@ -614,6 +619,7 @@ def _to_own_error(where: str, error: BaseException) -> CrabPathError:
     return StoreError(f"{where} failed: {text}")
 
 
+_IS_GONE = re.compile(r"Collection \[[^]]*\] does not exist")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
 _PORTS = {"http": 8000, "https": 443}
 _MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once

@@ -88,7 +88,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Answer several questions; one that cannot be used refuses all.
+         * Answer several questions; one that cannot be used refuses all, before any is recorded.
          * @description Right: read.
          */
         post: operations["ask_batch"];
@@ -1023,7 +1023,7 @@ export interface components {
         FeedbackRecord: {
             /** @description Id of the feedback. */
             feedback_id: string;
-            /** @description Id of the turn, as given; null for the last turn of the namespace. */
+            /** @description Id of the turn, as given; where none was, of the last one that it was learned from, null without one. */
             turn_id: string | null;
             /** @description z in [-1, 1]. */
             outcome: number;
@@ -1337,7 +1337,7 @@ export interface components {
             turns: number;
             /** @description How often what it has learned has changed. */
             lessons: number;
-            /** @description Number of recorded feedback, of any status. */
+            /** @description Number of its feedback that was learned from, or waits. */
             feedback: number;
             /** @description Number of its notes. */
             notes: number;

@@ -10,7 +10,13 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from served import RIGHTS
 from starlette.testclient import TestClient
 
-from crabpath_retrievers import InvalidInputError, StoreError, StoreUnavailableError, __version__
+from crabpath_retrievers import (
+    InvalidInputError,
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+    __version__,
+)
 from crabpath_retrievers.integration import Hop
 from crabpath_server import create_app
 
@@ -83,6 +89,18 @@ def test_feedback_without_a_turn_is_about_the_last_answer(client):
     }
     ok(client.post("/v1/feedback", json={"outcome": "down"}))
     assert all(turn["feedback_id"] for turn in ok(client.get("/v1/turns"))["turns"])
+    listed = ok(client.get("/v1/feedback"))["feedback"]
+    assert [one["turn_id"] for one in listed] == [turns["B"], turns["A"]]
+
+
+def test_feedback_that_counts_for_nothing_is_not_counted(client):
+    turn = ok(client.post("/v1/query", json={"text": "sky"}))["turn_id"]
+    for said in ({"turn_id": "made-up"}, {"turn_id": turn}, {"turn_id": turn}):
+        client.post("/v1/feedback", json={"outcome": "up", **said})
+    assert ok(client.get("/v1/overview"))["feedback"] == 1
+    ok(client.post("/v1/undo", json={"turn_id": turn}))
+    assert ok(client.get("/v1/overview"))["feedback"] == 0
+    assert [one["feedback"] for one in ok(client.get("/v1/namespaces"))["namespaces"]] == [0]
 
 
 def test_metadata_come_back_as_they_were_added(client, memory):
@@ -666,7 +684,14 @@ def test_questions_in_a_batch(client):
     assert [asked[answer["turn_id"]] for answer in answers] == ["sky", "how do deploys go?"]
     for questions in ([], [{"text": "sky"}] * 101):
         refused(client.post("/v1/query/batch", json={"questions": questions}), 400)
-    for bad in ({"text": " "}, {}, {"text": "sky", "k": 0}, {"text": "sky", "as_of": "soon"}):
+    filtered = {"text": "sky", "filter": {"title": {"$bad": 1}}}
+    for bad in (
+        {"text": " "},
+        {},
+        {"text": "sky", "k": 0},
+        {"text": "sky", "as_of": "soon"},
+        filtered,
+    ):
         body = {"questions": [{"text": "sky"}, bad]}
         said = refused(client.post("/v1/query/batch", json=body), 400)
         assert said.startswith("questions[1]")
@@ -759,6 +784,23 @@ def test_a_namespace_is_exported_and_deleted(as_bearer, memory, tmp_path):
     assert len(ok(bob.get("/v1/notes"))["notes"]) == 1
     memory.transfer.import_archive(tmp_path / "ann.crabpath", rename="back")
     assert [note.text for note in memory.notes(namespace="back")] == ["The sky is grey."]
+
+
+def test_what_is_deleted_and_not_yet_erased_is_said(client, memory, monkeypatch):
+    ok(client.post("/v1/query", json={"text": "sky"}))
+
+    def fail():
+        msg = f"{memory.store.name} is in use"
+        raise StoreLockedError(msg)
+
+    monkeypatch.setattr(memory.store, "erase", fail)
+    body = {"confirm": "default", "erase": True}
+    said = refused(client.post("/v1/namespaces/forget", json=body), 409, "StoreLockedError")
+    assert "is deleted" in said
+    assert "send the same request again" in said
+    monkeypatch.undo()
+    assert ok(client.get("/v1/turns"))["turns"] == []
+    ok(client.post("/v1/namespaces/forget", json=body))
 
 
 def test_a_request_with_a_known_key_has_the_former_answer(client):

@@ -237,6 +237,9 @@ def test_connecting_inhibiting_and_anchoring(app):
     assert "unknown edge type" in ann.post("/v1/graph/edges", json=odd).text
     for query in ("tier=no", "kind=no", "min_weight=2", "limit=0", "offset=-1"):
         assert ann.get(f"/v1/graph/neighbors?node=d5&{query}").status_code == 400
+    post(app("*"), "/v1/namespaces/freeze")
+    frozen = app("*").post("/v1/graph/edges", json={**odd, "kind": "taught"})
+    assert (frozen.status_code, frozen.json()["receipt"]["reason"]) == (400, "frozen")
 
 
 def test_the_map_of_regions(app, memory):

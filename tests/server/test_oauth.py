@@ -234,6 +234,18 @@ async def test_a_call_beyond_the_scopes_says_which_one_to_ask_for(memory, issuer
     assert [note.token for note in memory.notes(namespace="ann")] == ["oauth ann"]
 
 
+def test_a_token_without_scopes_is_told_which_to_ask_for(issuer, served):
+    """Else a host would show a connector without tools."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {
+        "Authorization": f"Bearer {issuer.issue(scope='openid')}",
+        "Accept": "application/json, text/event-stream",
+    }
+    refused = httpx.post(f"{served}/mcp", json=body, headers=headers)
+    assert refused.status_code == 403
+    assert 'error="insufficient_scope", scope="read"' in refused.headers["www-authenticate"]
+
+
 def test_what_clients_are_told(issuer, served, get):
     described = get(None, "/.well-known/oauth-protected-resource/mcp")
     assert described.json() == {
@@ -248,7 +260,8 @@ def test_what_clients_are_told(issuer, served, get):
     asked = f'Bearer scope="read feedback", {where}'
     for path in ("/v1/session", "/metrics", "/v1/turns/x"):
         assert get(None, path).headers["www-authenticate"] == asked
-        assert get("nothing", path).headers["www-authenticate"] == asked
+        told = get("nothing", path).headers["www-authenticate"]
+        assert told == asked.replace("Bearer ", 'Bearer error="invalid_token", ')
     refused = get(issuer.issue(), "/v1/snapshots")
     assert refused.status_code == 403
     more = f'Bearer error="insufficient_scope", scope="read feedback admin", {where}'

@@ -145,3 +145,12 @@ def test_relative_and_foreign_sources_stay_as_they_are(tmp_path):
         memory.add_documents(documents, progress=None)
         client = TestClient(create_app(memory), base_url="http://127.0.0.1")
         assert sorted(client.get("/v1/sources").json()["sources"]) == sorted(names)
+
+
+def test_a_source_is_not_shown_whole_as_soon_as_it_is_added():
+    with CrabPath.open(embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        client = TestClient(create_app(memory), base_url="http://127.0.0.1")
+        assert client.get("/v1/sources").json()["sources"] == {}
+        given = {"documents": [{"text": "The sky is blue.", "metadata": {"source": "/etc/sky"}}]}
+        client.post("/v1/documents", json=given)
+        assert client.get("/v1/sources").json()["sources"] == {"sky": 1}

@@ -201,6 +201,9 @@ def test_a_token_may_send_so_much(bear):
     body = {"questions": [{"text": "sky"}] * 30}
     answers = [eve.post("/v1/query/batch", json=body).status_code for _ in range(2)]
     assert answers == [200, 429]  # a batch counts as many as it has questions
+    few, body = bear("read", requests_per_minute=3), {"questions": [{"text": "sky"}] * 4}
+    never = few.post("/v1/query/batch", json=body)
+    assert (never.status_code, "retry-after" in never.headers) == (400, False)
 
 
 def test_a_token_may_teach_so_much(bear):

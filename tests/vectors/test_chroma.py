@@ -46,6 +46,13 @@ def put(index, node_id="a", vector=X, **metadata):
     index.upsert([node_id], [vector], [""], [metadata])
 
 
+def test_vectors_of_a_namespace_that_another_process_has_forgotten_are_deleted_already(index):
+    one, other = index.open_sibling("notes-1"), index.open_sibling("notes-1")
+    put(one)
+    other.drop()
+    one.delete(["a"])
+
+
 def test_what_the_collection_holds_already_is_not_written_again(index, monkeypatch):
     """Chroma replaces a vector slowly, and slowly again when it opens after a kill."""
     put(index, "a", X, n=1)

@@ -110,6 +110,7 @@ async function send(method, path, body, namespace) {
 
 async function request(method, path, body, namespace, accept = "application/json") {
   const headers = { Accept: accept };
+  if (/[^\x20-\x7e]/.test(state.token ?? "")) throw new RequestError(401, "This is no token: tokens have no such letters.");
   if (state.token) headers.Authorization = `Bearer ${state.token}`;
   const chosen = namespace ?? state.namespace;
   if (chosen) headers["CrabPath-Namespace"] = encodeURIComponent(chosen);

@@ -3,7 +3,7 @@
 import { ask, get, makeLatest, post, session } from "./api.js";
 import { act, count, label, make, makeName, makeSkeleton, makeTable, say, sayError } from "./dom.js";
 import { showHome } from "./home.js";
-import { keepPlace } from "./place.js";
+import { addPlace } from "./place.js";
 import { nameOrigin, TurnPanel } from "./turn.js";
 
 export function makeAsk(section) {
@@ -38,7 +38,7 @@ export function makeAsk(section) {
       const answer = await latest(asked.finally(() => { if (asking === asked) asking = null; }));
       if (!answer) return;
       comparison.replaceChildren();
-      keepPlace("ask", answer.turn_id, readOptions());
+      addPlace("ask", answer.turn_id, readOptions());
       await panel.open(answer.turn_id, body.k);
       performance.measure("turn drawn", { start: begun });
       say(`${count(answer.documents.length, "document")}.`);

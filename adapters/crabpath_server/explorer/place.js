@@ -28,6 +28,11 @@ export function goTo(view, argument, options) {
   location.hash = linkTo(view, argument, options);
 }
 
+/** Write down what is shown now, without showing it again; Back leads to what was shown before. */
+export function addPlace(view, argument, options) {
+  history.pushState(null, "", linkTo(view, argument, options));
+}
+
 /** Write down what is shown, without showing it again. */
 export function keepPlace(view, argument, options) {
   history.replaceState(null, "", linkTo(view, argument, options));

@@ -78,7 +78,8 @@ class FeedbackRecord(NamedTuple):
 
     Attributes:
         feedback_id: Id of the feedback.
-        turn_id: Id of the turn, as given; None for the last turn of the namespace.
+        turn_id: Id of the turn, as given; where none was, of the last one that it was learned from,
+            None without one.
         outcome: z in [-1, 1].
         status: ``waiting``, ``applied``, ``refused`` or ``undone``.
         note: Why it was refused or undone, or which parts of it were ignored.
@@ -140,6 +141,18 @@ class Snapshot(NamedTuple):
     size: int
 
 
+_LEARNED_FROM = (
+    sa.select(turns.c.id)
+    .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
+    .join(namespaces, namespaces.c.key == turns.c.namespace)
+    .where(consumed_turns.c.feedback == feedback.c.id, namespaces.c.name == feedback.c.namespace)
+    .order_by(turns.c.clock.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("turn")
+)
+
+
 class HistoryQueries(Queries):
     """Reads of feedback, its effects and snapshots."""
 
@@ -178,7 +191,8 @@ class HistoryQueries(Queries):
         Raises:
             NotFoundError: There is no feedback ``before``.
         """
-        query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
+        query = sa.select(feedback, _LEARNED_FROM).where(*giver.where())
+        query = query.order_by(feedback.c.sequence.desc())
         if before is not None:
             query = query.where(
                 feedback.c.sequence < self.find_place(before, giver.namespace).first
@@ -279,7 +293,7 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
     payload = json.loads(row.payload)
     return FeedbackRecord(
         feedback_id=row.id,
-        turn_id=payload["turn_id"],
+        turn_id=payload["turn_id"] or row.turn,
         outcome=payload["outcome"],
         status=row.status,
         note=row.note,

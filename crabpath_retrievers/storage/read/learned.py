@@ -112,7 +112,7 @@ class NamespaceRecord(NamedTuple):
         name: Its name.
         turns: Number of turns that it had; recorded turns may be fewer.
         lessons: How often what it has learned has changed.
-        feedback: Number of recorded feedback, of any status.
+        feedback: Number of its feedback that was learned from, or waits.
         notes: Number of its notes.
         frozen: Whether its learning is stopped.
     """
@@ -334,7 +334,8 @@ class LearnedQueries(Queries):
         ``names`` lists only these; None lists any.
         """
         n = namespaces.c
-        given = sa.select(sa.func.count()).where(feedback.c.namespace == n.name)
+        counts = (feedback.c.namespace == n.name, feedback.c.status.in_(("applied", "waiting")))
+        given = sa.select(sa.func.count()).where(*counts)
         query = sa.select(
             n.name, n.turn, n.version, given.scalar_subquery(), n.note_count, n.frozen
         )
