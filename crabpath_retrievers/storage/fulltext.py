@@ -94,10 +94,7 @@ class Fts5:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of the nodes with these keys, each with its key.
-
-        Nodes that are not indexed are left out.
-        """
+        """Override :class:`FullText`."""
         query = "SELECT rowid, tokens FROM crabpath_fulltext WHERE rowid = ?"
         with open_driver_cursor(connection) as cursor:
             rows = [row for key in keys for row in cursor.execute(query, (key,))]
@@ -119,10 +116,7 @@ class Fts5:
         limit: int,
         mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms of ``idf``: keys with BM25 scores ≥ 0, best first.
-
-        Arguments are as for :meth:`FullText.search`.
-        """
+        """Override :class:`FullText`."""
         match = " OR ".join(f'"{term}"' for term in idf)
         # The column "rank" would prepare and sort in a second statement.
         query = (
@@ -221,10 +215,7 @@ class TsVector:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of the nodes with these keys, each with its key.
-
-        Nodes that are not indexed are left out.
-        """
+        """Override :class:`FullText`."""
         query = sa.text(
             "SELECT node, tsvector_to_array(tokens) FROM crabpath_fulltext WHERE node = ANY(:keys)"
         )
