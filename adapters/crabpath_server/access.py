@@ -114,7 +114,7 @@ class Grant:
             first = self.namespaces[0]
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
         try:
-            name = read_identity(unquote(header.encode("ascii").decode(), errors="strict"))
+            name = read_sent_name(unquote(header.encode("ascii").decode(), errors="strict"))
         except UnicodeError:
             msg = "the header CrabPath-Namespace must be percent-encoded UTF-8"
             raise InvalidInputError(msg) from None
@@ -134,7 +134,7 @@ class Grant:
         return self.user
 
 
-def read_identity(name: str) -> str:
+def read_sent_name(name: str) -> str:
     """Read the name of a namespace or user that a sender gives, as it is stored.
 
     Raises:

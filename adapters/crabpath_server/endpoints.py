@@ -90,7 +90,7 @@ def require_accepted(receipt: Receipt) -> Receipt:
 
 
 class UnerasedError(StoreLockedError):
-    """What was forgotten is deleted, and not yet erased from the files of the database."""
+    """Forgotten texts are deleted, but not yet erased from the files of the database."""
 
     def __init__(self) -> None:
         """Say what is done, and how to get the rest done."""

@@ -28,7 +28,7 @@ except ImportError as error:
 from crabpath_retrievers.core.feedback import validate_user
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, ServiceError, TokenError
-from crabpath_server.access import Grant, is_loopback, read_identity
+from crabpath_server.access import Grant, is_loopback, read_sent_name
 from crabpath_server.room import Rate
 from crabpath_server.tokens import ALL_NAMESPACES, RIGHTS
 
@@ -128,7 +128,7 @@ class Issuer:
 
     def _to_grant(self, claims: Mapping[str, Any]) -> Grant:
         """Make the grant of verified claims; ``ValueError`` where they cannot be used."""
-        user, named = validate_user(read_identity(claims["sub"])), claims.get(self._claim)
+        user, named = validate_user(read_sent_name(claims["sub"])), claims.get(self._claim)
         names = [named] if isinstance(named, str) else named
         if not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
             msg = f"its claim {self._claim!r} names no namespace"
@@ -140,7 +140,7 @@ class Issuer:
         words = scopes.split() if isinstance(scopes, str) else scopes
         rights = frozenset(right for right in RIGHTS if isinstance(words, list) and right in words)
         return Grant(
-            tuple(map(read_identity, names)),
+            tuple(map(read_sent_name, names)),
             rights,
             float(claims["exp"]),
             token=f"oauth {user}",

@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial, wraps
 from typing import (
@@ -208,17 +208,13 @@ class _Place:
                 self._loop.call_soon_threadsafe(self._places.give)
 
 
-@dataclass(frozen=True, slots=True)
 class _Threads:
     """Threads of an event loop; slow operations have threads of their own."""
 
-    usual: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_AT_WORK + _ASIDE, "crabpath")
-    )
-    slow: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_SLOW_THREADS, "crabpath-slow")
-    )
-    places: _Places = field(default_factory=lambda: _Places(_AT_WORK))
+    def __init__(self) -> None:
+        self.usual = ThreadPoolExecutor(_AT_WORK + _ASIDE, "crabpath")
+        self.slow = ThreadPoolExecutor(_SLOW_THREADS, "crabpath-slow")
+        self.places = _Places(_AT_WORK)
 
 
 _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, _Threads] = WeakKeyDictionary()

@@ -18,7 +18,6 @@ from typing import NamedTuple, NoReturn
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.extras import load_part
-from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
 from crabpath_retrievers.ingest.chunking import name_first
 from crabpath_retrievers.storage import GraphStore
@@ -183,19 +182,6 @@ def require_path(path: Path) -> None:
     if not path.exists():
         msg = f"{path} does not exist: give a file or a directory; nothing was changed"
         raise InvalidInputError(msg)
-
-
-def require_documents(folders: Iterable[SourceFolder]) -> None:
-    """Refuse folders without documents: a wrong path is more likely than an emptied source."""
-    for folder in folders:
-        if all(is_blank(document.page_content) for document in folder.documents):
-            unread = "; ".join(describe_skipped(folder.skipped))
-            but = f" (not read: {unread})" if unread else ""
-            msg = (
-                f"{folder.root.name} contains no documents{but}: check the path, or pass "
-                "--allow-empty (allow_empty=True) to remove what the memory holds of it"
-            )
-            raise InvalidInputError(msg)
 
 
 def _list_source_files(path: Path) -> Iterator[Path]:

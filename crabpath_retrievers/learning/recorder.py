@@ -109,8 +109,6 @@ class Recorder:
         """Keep the store and ``learner``, and prepare the thread that applies feedback.
 
         Args:
-            store: The store with turns and feedback.
-            learner: Computes the changes.
             embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
                 them may have no embedder. None if this process has none.
             after_lesson: Called after each applied feedback; None for nothing.
@@ -134,7 +132,6 @@ class Recorder:
         """Store feedback durably and apply it as set; a giver's last feedback about a turn counts.
 
         Args:
-            feedback: The feedback.
             store: An open transaction of the store, for all reads and writes; None for a
                 transaction each.
 
@@ -411,7 +408,6 @@ class Recorder:
         """Store feedback about no turn and the changes that follow from it, in one transaction.
 
         Args:
-            feedback: The feedback; recording the same id again changes nothing.
             compute: Computes the changes; called again if the namespace learned in the meantime.
             first: Changes that must be applied before the others can be computed.
 
@@ -537,9 +533,6 @@ def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     Returns:
         That receipt, with the note that is stored; or the receipt of another process that settled
         the feedback before.
-
-    Raises:
-        ConflictError: The feedback was revised in the meantime.
     """
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)

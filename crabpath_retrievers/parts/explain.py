@@ -1,7 +1,7 @@
 """Explaining why each document of a turn was returned, as records, as a text and as HTML."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from types import MappingProxyType
@@ -9,19 +9,33 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import sqlalchemy as sa
 
 from crabpath_retrievers.core.query import parse_namespace, parse_text
-from crabpath_retrievers.core.records import PathEdge, ReturnedDocument, Turn
+from crabpath_retrievers.core.records import EdgeKind, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.core.text import format_time, to_printable
 from crabpath_retrievers.rerank import FEATURES, PASSES, USES, Ranker
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChange
+from crabpath_retrievers.storage.schema import namespaces, nodes, weight_changes
+from crabpath_retrievers.storage.sql_tools import Queries
+
+EdgeName = tuple[str, str, str]
+"""An edge by name: ids of source and target, label of its kind."""
 
 MAX_CHANGES_PER_EDGE = 5
 """Changes of weight that an explanation lists for one edge."""
 
 _TINY = 1e-6  # of a probability, before its log-odds
 _SHOWN = 4  # features of a document
+_KINDS = {kind.value: kind.label for kind in EdgeKind}
+
+
+class StoredWeightChange(NamedTuple):
+    """A change of a learned weight: id of the feedback, amount, time in epoch seconds."""
+
+    feedback_id: str
+    delta: float
+    created: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +224,34 @@ def explain_turn(
     turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)
     key = store.walk.get_clock(turn.namespace).key
     titles = store.catalog.get_titles(list_turn_nodes(turn), namespace=key)
-    moves = store.history.get_weight_changes(
+    moves = ExplainQueries(store).get_weight_changes(
         turn.namespace, list_explained_edges(turn), MAX_CHANGES_PER_EDGE
     )
     return build_explanation(turn, titles, ranker, moves)
+
+
+class ExplainQueries(Queries):
+    """Reads of what feedback changed in the edges of a turn."""
+
+    def get_weight_changes(
+        self, namespace: str, edges: Iterable[EdgeName], most: int
+    ) -> dict[EdgeName, tuple[StoredWeightChange, ...]]:
+        """Read the latest changes of these edges by feedback, newest first, by edge.
+
+        At most ``most`` changes are read for each edge; edges without changes are left out.
+        """
+        wanted = set(edges)
+        if not wanted:
+            return {}
+        query = _select_weight_changes(
+            namespace, *({edge[place] for edge in wanted} for place in (0, 1))
+        )
+        found: dict[EdgeName, list[StoredWeightChange]] = {}
+        for source, target, kind, place, *move in self._rows(query):
+            edge = (source, target, _KINDS[kind])
+            if edge in wanted and place <= most:
+                found.setdefault(edge, []).append(StoredWeightChange(*move))
+        return {edge: tuple(known) for edge, known in found.items()}
 
 
 def build_explanation(
@@ -300,4 +338,29 @@ def _list_changes(
     names = [(edge.source, edge.target, edge.kind) for edge in edges]
     return tuple(
         EdgeChanges(*name, moves[name][:MAX_CHANGES_PER_EDGE]) for name in names if name in moves
+    )
+
+
+def _select_weight_changes(
+    namespace: str, sources: Iterable[str], targets: Iterable[str]
+) -> sa.Select[Any]:
+    """Select weight changes by feedback from ``sources`` to ``targets``, given as ids.
+
+    Each row has the rank of the change among those of its edge, newest first.
+    """
+    edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
+    place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
+    one, other = nodes.alias(), nodes.alias()
+    ends: Sequence[sa.ColumnElement[bool]] = (
+        one.c.id.in_(sorted(sources)),
+        other.c.id.in_(sorted(targets)),
+    )
+    found = (one.c.id, other.c.id, weight_changes.c.kind, place.label("place"))
+    return (
+        sa.select(*found, weight_changes.c.cause, weight_changes.c.delta, weight_changes.c.created)
+        .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+        .join(one, one.c.key == weight_changes.c.source)
+        .join(other, other.c.key == weight_changes.c.target)
+        .where(namespaces.c.name == namespace, weight_changes.c.cause != "", *ends)
+        .order_by(weight_changes.c.sequence.desc())
     )

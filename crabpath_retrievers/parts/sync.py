@@ -34,7 +34,6 @@ from crabpath_retrievers.ingest.files import (
     SourceFolder,
     describe_skipped,
     read_folder,
-    require_documents,
 )
 from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
@@ -637,3 +636,16 @@ def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourceP
         msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
         raise InvalidInputError(msg)
     return documents, paths
+
+
+def require_documents(folders: Iterable[SourceFolder]) -> None:
+    """Refuse folders without documents: a wrong path is more likely than an emptied source."""
+    for folder in folders:
+        if all(is_blank(document.page_content) for document in folder.documents):
+            unread = "; ".join(describe_skipped(folder.skipped))
+            but = f" (not read: {unread})" if unread else ""
+            msg = (
+                f"{folder.root.name} contains no documents{but}: check the path, or pass "
+                "--allow-empty (allow_empty=True) to remove what the memory holds of it"
+            )
+            raise InvalidInputError(msg)

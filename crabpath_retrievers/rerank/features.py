@@ -201,13 +201,11 @@ class Evidence:
     """The candidates of a query and the evidence for them.
 
     Attributes:
-        pool: The candidates.
         support: Edges of positive weight that the walk read; not all lead to candidates.
         inhibition: By node key, the node and the strongest inhibition of it, in [0, 1].
         term_weights: Information of each word of the query that a candidate contains, else 0;
             shape ``[n, Q]``, in units of 10 nats.
         information: Total information of the query, in nats.
-        words: Number of its words.
         codes: Which words of the query are codes, long numbers or addresses; shape ``[Q]``.
         numbers: Which words have a digit and are no codes, such as years; shape ``[Q]``.
         lengths: Distinct words of each candidate, shape ``[n]``.
@@ -423,8 +421,6 @@ def _add_edge_features(
     """Fill in the features that edges give.
 
     Args:
-        matrix: Features of the candidates.
-        evidence: The candidates, and the edges.
         likelihood: Likelihood of relevance without the graph, relative to the best, in (0, 1];
             shape ``[n]``.
         several: How far several texts are likely to answer, in [0, 1].

@@ -306,7 +306,6 @@ def measure_scales(
     Args:
         turns: Turns with their credit; only documents with a credit of their own count.
         weights: Trials that one unit of each feature of ``USES`` and ``PASSES`` counts at scale 1.
-        calibration: Of the logistic model.
     """
     rows = [
         (

@@ -118,8 +118,6 @@ class Ranker:
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
         """Load the shipped prior; if ``path`` is given, one that ``benchmarks fit-prior`` wrote.
 
-        ``inhibition`` is the log-odds that a full inhibition removes.
-
         Raises:
             ConfigurationError: The file has features that this release does not have.
         """
@@ -284,7 +282,6 @@ def draw_explored(
     Args:
         scores: Log-odds by which candidates are preferred, shape ``[n]``.
         places: Number of candidates to draw; all are drawn if there are no more.
-        rng: Draws the order of the candidates and the start.
 
     Returns:
         Indices of those drawn, ascending, and their probabilities of being drawn, in (0, 1].
@@ -327,12 +324,8 @@ def select_within_budget(
     are no substitute. Duplicates of kept documents, and documents that are gone, are left out.
 
     Args:
-        heads: The ranked documents, best first.
-        documents: Contents by id of those that still exist.
         k: Most documents.
-        max_tokens: The budget.
         characters_per_token: Characters of a token.
-        stretch: Stretch of the embedder's distances.
         likely: Whether each document is probably relevant.
         notes: Index of a document's correction, by the index of the document; the correction stands
             before its document. A document whose correction is not kept is not kept either, and the
@@ -382,12 +375,6 @@ def select_best_chunks(
 
     The column ``document`` of ``matrix`` is filled in for the best chunk: the query's information
     in all candidates of its document, since a long document answers with all of its text.
-
-    Args:
-        documents: Document of each candidate.
-        order: Indices of the candidates, best first.
-        evidence: The candidates.
-        matrix: Their features.
     """
     chunks: dict[str, list[int]] = {}
     for index in order:

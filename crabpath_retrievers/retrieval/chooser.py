@@ -122,7 +122,6 @@ class Ranking:
     """One ranking of the candidates, filled in by stage after stage; indices are of the pool.
 
     Attributes:
-        found: The candidates.
         ranker: The ranker of the namespace, or the one before any lesson.
         features: Features of all candidates; those of documents as if there were no corrections.
         matrix: The features that the ranker scores.
@@ -576,11 +575,9 @@ def describe_returned(
     """Make the record of a returned document.
 
     Args:
-        hit: The document.
         row: Its features, shape ``[len(FEATURES)]``.
         score: Probability of relevance, in [0, 1]; log-odds of the logistic model before
             calibration; number of past uses and passes that were counted.
-        walk: The walk of the turn.
         best: Strongest edge to the document; None without one.
         propensity: Probability that the document is returned, in [0, 1]; None if not known.
         superseded_by: Id of a newer version of the document; None without one.
@@ -645,9 +642,7 @@ def find_repeats(
     no repeats: each belongs to one namespace.
 
     Args:
-        ranked: The documents, best first.
         vectors: Unit vectors by id, each of shape ``[d]``.
-        stretch: Stretch of the embedder's distances.
 
     Returns:
         The best document of the same wording, by the id of each repeat.

@@ -213,11 +213,7 @@ def fits_query(
 
 
 def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
-    """Compute the similarity of a query to the mean of some texts.
-
-    ``vectors`` are those of the texts, ``similar`` their similarities to the query, and ``stretch``
-    is that of the embedder's distances.
-    """
+    """Compute the similarity of a query to the mean of some texts."""
     rows = stack_vectors(vectors)
     length = float(stretch_cosine(rows @ rows.T, stretch).sum())
     return sum(similar) / math.sqrt(max(1.0, length))

@@ -274,10 +274,7 @@ class EpisodeMemory(NamespaceCollections):
         ids: Sequence[str],
         new: Sequence[str],
     ) -> _CachedVectors:
-        """Add the vectors of the episodes ``new`` to cached ones, and drop those not in ``ids``.
-
-        ``version`` and ``namespace`` are those of the result.
-        """
+        """Add the vectors of the episodes ``new`` to cached ones, and drop those not in ``ids``."""
         added = read.learned.episode_vectors(namespace, new)
         blocks, rows = list(cached.blocks or ()), cached.rows.copy()
         if len(ids) < len(rows) + len(new):  # some were deleted
@@ -489,10 +486,7 @@ def _carry_words(
 
 
 def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
-    """Mark which texts have which words: 1 or 0, shape ``[n, W]``.
-
-    ``texts`` are sets of words; ``places`` has the column of each word.
-    """
+    """Mark which texts have which words: 1 or 0, shape ``[n, W]``."""
     marked = np.zeros((len(texts), len(places)))
     for row, text in zip(marked, texts, strict=True):
         row[[places[word] for word in places.keys() & text]] = 1.0
@@ -500,10 +494,7 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
 
 
 def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
-    """Find words of a question that name something: with digits, or capitals after the first.
-
-    ``text`` is the question, and ``words`` are its words.
-    """
+    """Find words of a question that name something: with digits, or capitals after the first."""
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 

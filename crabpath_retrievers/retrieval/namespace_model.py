@@ -70,10 +70,7 @@ class NamespaceModel:
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "NamespaceModel":
-        """Read the model from text of :meth:`to_json`; None gives the model before any feedback.
-
-        ``prior`` is the posterior before any feedback.
-        """
+        """Read the model from text of :meth:`to_json`; None gives the model before any feedback."""
         if text is None:
             return cls(prior)
         data = json.loads(text)
@@ -90,10 +87,7 @@ class NamespaceModel:
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
-        """Update the model by one feedback on returned documents.
-
-        Arguments are those of :meth:`Posterior.update`.
-        """
+        """Update the model by one feedback on returned documents."""
         scaled = self._scale_memories(matrix)
         trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
         scaled[:, _TRIALS] = 0.0
@@ -270,10 +264,7 @@ class NamespaceModels:
     def list_tried_actions(
         self, read: Reader, vector: Vector, clock: Clock, task: str | None
     ) -> Sequence[ActionStatistics]:
-        """List the success of actions in a query's region; empty if nothing was learned.
-
-        ``task`` is the type of task; None for all types together.
-        """
+        """List the success of actions in a query's region; empty if nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
         own = self._regions, self._region_settings

@@ -125,10 +125,6 @@ class RetrievalPipeline:
         """Answer the question ``text``, and record the turn.
 
         ``read`` does all reading; None takes a reader of the store, or of its replica.
-
-        Raises:
-            InvalidInputError: An option cannot be used.
-            EmbeddingMismatchError: The memory was built with another embedder.
         """
         query = Query.from_options(text, **options)
         while True:
@@ -143,10 +139,7 @@ class RetrievalPipeline:
                     raise
 
     def _answer_once(self, given: Reader | None, query: Query, version: int) -> Operations[Answer]:
-        """Answer a question with one version of the embedder, and record the turn.
-
-        ``given`` does all reading; None takes a reader of the store, or of its replica.
-        """
+        """Answer a question with one version of the embedder, and record the turn."""
         begin = time.perf_counter()
         vector = yield from self._embed(query)
         read = self.store.start_query() if given is None else given
@@ -554,10 +547,7 @@ def build_turn(
     """Build the record of one retrieval.
 
     Args:
-        found: The candidates.
         ranked: The returned documents, best first.
-        rankings: Documents by both rankings.
-        latency_ms: Milliseconds by stage.
         explored: Whether chance chose among the documents.
     """
     query, walk, hits = found.query, found.walk, found.seeds.hits

@@ -82,7 +82,7 @@ def search_lexical(
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    found = read.fulltext.search(chosen, settings.hits_per_engine, facts.mean_length)
+    found = read.walk.search_words(chosen, settings.hits_per_engine, facts)
     best = max((score for _, score in found), default=0.0) or 1.0
     return {key: score / best for key, score in found}
 
@@ -91,7 +91,6 @@ def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
     """List the sequences of neighbouring words in a text that may be names.
 
     Args:
-        words: Tokens of the text.
         longest: Most words of a sequence; characters of scripts without spaces do not count, except
             in long texts.
     """
@@ -137,12 +136,9 @@ def search_farther(
     """Request more hits while an index returns vectors of documents that no longer exist.
 
     Args:
-        read: Reads nodes.
         search: Returns the ids of a given number of nearest vectors.
         near: The ids that ``search`` returned for ``limit``, and the known nodes of these and of
             other searches.
-        limit: Number of vectors requested so far.
-        wanted: Number of existing documents that are enough.
 
     Returns:
         Both parts of ``near``, extended.
@@ -241,14 +237,7 @@ class SeedSearch:
     def _search_dense(
         self, read: Reader, condition: Any, vector: Vector, limit: int, facts: QueryFacts
     ) -> Sequence[str]:
-        """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows.
-
-        ``facts`` tell the version and the size of the corpus.
-
-        Raises:
-            InvalidInputError: The filter compares texts by size.
-            StoreError: The index failed.
-        """
+        """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows."""
         if self._index.is_copied and not condition:
             near = read.walk.find_nearest(vector, limit, facts)
             if near is not None:
@@ -268,9 +257,6 @@ class SeedSearch:
 
         Metadata of the ``limit`` documents nearest to ``vector`` are read. If ``only_dates``, texts
         are only refused if they are dates.
-
-        Raises:
-            InvalidInputError: The filter compares texts by size.
         """
         if not list_ordered_keys(condition):
             return
@@ -287,16 +273,7 @@ class SeedSearch:
         facts: QueryFacts,
         asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
-        """Score candidates by past turns, by node id.
-
-        Args:
-            read: Reads facts about words.
-            query: The query.
-            recalled: The past turns.
-            heads: The candidates.
-            facts: Facts about the words of the query.
-            asking: The query as :func:`score_turns` wants it.
-        """
+        """Score candidates by past turns, by node id."""
         words = dict.fromkeys(list_distinct_words(asking.text))
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))

@@ -54,7 +54,6 @@ class VisitedNode:
     """A node that the walk entered.
 
     Attributes:
-        head: The node.
         energy: Entry score of its seed times the weights along ``path``.
         hop: Distance from its seed.
         path: Route from the seed; empty for the seed itself.
@@ -99,7 +98,6 @@ class NodeChoices:
     """The edges of one node, best first, and the decisions that they allow.
 
     Attributes:
-        head: The node.
         edges: At most one per target and sign.
         reflexes: The edges that are followed without a decision.
         habitual: The edges that the router decides on.
@@ -171,9 +169,6 @@ class NodeChoices:
 
         Args:
             decision: What the router decided; None if there was nothing to decide.
-            followed: The edges that were followed.
-            hop: Distance of the node from its seed.
-            temperature: τ of the policy.
             cut: Whether a budget of the walk ended the choice.
         """
         chosen = [edge for edge in followed if edge.tier is Tier.HABITUAL]
@@ -252,14 +247,8 @@ class Walker:
         """Keep query, readers and settings of one walk.
 
         Args:
-            request: The request to the router, without choices.
             vector: Unit vector of the query, shape ``[d]``.
             read_edges: Reads the edges of a whole frontier at once.
-            router: Decides which edges are followed.
-            walk: Budgets of the walk.
-            tiers: Weights that separate the tiers of edges.
-            temperature: τ of the policy, for the record.
-            stretch: Stretch of the embedder's distances.
             on_hop: Called after every hop, in the thread that walks (in async calls a worker); None
                 for nothing.
         """
@@ -418,8 +407,6 @@ class Walker:
 
     def _follow(self, node: NodeChoices, decision: Decision | None, hop: int) -> list[int]:
         """Enter the chosen nodes as far as the budgets allow, and record the decision.
-
-        ``decision`` is None for a node with reflexes alone.
 
         Returns:
             Keys of the nodes that were entered.

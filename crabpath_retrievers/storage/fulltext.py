@@ -51,6 +51,16 @@ class FullText(Protocol):
         tokens; at most ``limit`` nodes are found.
         """
 
+    def find_postings(
+        self, connection: sa.Connection, idf: Mapping[str, float], mean_length: float
+    ) -> list[tuple[int, int, float]]:
+        """Find all nodes with each term, in one statement, unordered.
+
+        Returns:
+            For each, the place of the term in ``idf``, the key of the node, and the part of its
+            BM25 score that is the term's.
+        """
+
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
@@ -84,10 +94,7 @@ class Fts5:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of the nodes with these keys, each with its key.
-
-        Nodes that are not indexed are left out.
-        """
+        """Override :class:`FullText`."""
         query = "SELECT rowid, tokens FROM crabpath_fulltext WHERE rowid = ?"
         with open_driver_cursor(connection) as cursor:
             rows = [row for key in keys for row in cursor.execute(query, (key,))]
@@ -109,10 +116,7 @@ class Fts5:
         limit: int,
         mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
-        """Find nodes with any of the terms of ``idf``: keys with BM25 scores ≥ 0, best first.
-
-        Arguments are as for :meth:`FullText.search`.
-        """
+        """Override :class:`FullText`."""
         match = " OR ".join(f'"{term}"' for term in idf)
         # The column "rank" would prepare and sort in a second statement.
         query = (
@@ -125,6 +129,23 @@ class Fts5:
             if _is_tied(rows, limit):
                 rows = cursor.execute(query.format(*by_id), (match, limit)).fetchall()
         return [(key, max(0.0, -score)) for key, score in rows[:limit]]
+
+    def find_postings(
+        self,
+        connection: sa.Connection,
+        idf: Mapping[str, float],
+        mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
+    ) -> list[tuple[int, int, float]]:
+        """Find all nodes with each term of ``idf``, as :meth:`FullText.find_postings`."""
+        query = (
+            "SELECT ?, rowid, -bm25(crabpath_fulltext) FROM crabpath_fulltext "
+            "WHERE crabpath_fulltext MATCH ?"
+        )
+        terms = [f'"{term}"' for term in idf]
+        with open_driver_cursor(connection) as cursor:
+            cursor.execute(" UNION ALL ".join([query] * len(idf)), [*chain(*enumerate(terms))])
+            rows: list[tuple[int, int, float]] = cursor.fetchall()
+        return rows
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
@@ -194,10 +215,7 @@ class TsVector:
     def get_words(
         self, connection: sa.Connection, keys: Sequence[int]
     ) -> list[tuple[int, Sequence[str]]]:
-        """Read the words of the nodes with these keys, each with its key.
-
-        Nodes that are not indexed are left out.
-        """
+        """Override :class:`FullText`."""
         query = sa.text(
             "SELECT node, tsvector_to_array(tokens) FROM crabpath_fulltext WHERE node = ANY(:keys)"
         )
@@ -209,8 +227,10 @@ class TsVector:
 
     def complete(self, connection: sa.Connection) -> None:
         """Create the index, unless it exists."""
+        # Each search reads all that the index has not taken in yet, else up to 4 MB.
         connection.exec_driver_sql(
             "CREATE INDEX IF NOT EXISTS ix_crabpath_fulltext ON crabpath_fulltext USING gin(tokens)"
+            " WITH (gin_pending_list_limit = 256)"
         )
 
     def search(
@@ -230,7 +250,7 @@ class TsVector:
             "WHERE f.tokens @@ %s::tsquery ORDER BY score DESC{} LIMIT %s"
         )
         by_id = f"JOIN {nodes.name} i ON i.key = f.node", ', i.id COLLATE "C"'
-        weights = [nats * (_K1 + 1) / _ONE_MATCH for nats in idf.values()]
+        weights = map(self._weigh, idf.values())
         values = [*chain.from_iterable(zip(weights, terms, strict=True)), mean_length]
         with open_driver_cursor(connection) as cursor:
             asked = [*values, " | ".join(terms)]
@@ -240,6 +260,29 @@ class TsVector:
                 cursor.execute(query.format(*by_id), [*asked, limit])
                 rows = cursor.fetchall()
             return [(key, float(score)) for key, score in rows[:limit]]
+
+    def _weigh(self, nats: float) -> float:
+        return nats * (_K1 + 1) / _ONE_MATCH
+
+    def find_postings(
+        self, connection: sa.Connection, idf: Mapping[str, float], mean_length: float
+    ) -> list[tuple[int, int, float]]:
+        """Find all nodes with each term of ``idf``, as :meth:`FullText.find_postings`."""
+        # One statement that is planned once, however many terms there are.
+        query = (
+            "SELECT t.place, f.node, t.weight * ts_rank(f.tokens, t.term::tsquery) "
+            f"/ (1 + {_K1} * ({1 - _B} + {_B} * n.length / %s::float)) "
+            "FROM unnest(%s::int[], %s::float[], %s::text[]) AS t(place, weight, term) "
+            f"JOIN crabpath_fulltext f ON f.tokens @@ t.term::tsquery "
+            f"JOIN {contents.name} n ON n.node = f.node"
+        )
+        weights = [self._weigh(nats) for nats in idf.values()]
+        terms = [f"'{term}'" for term in idf]
+        values = [mean_length, list(range(len(idf))), weights, terms]
+        with open_driver_cursor(connection) as cursor:
+            cursor.execute(query, values)
+            rows: list[tuple[int, int, float]] = cursor.fetchall()
+        return rows
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int

@@ -388,7 +388,7 @@ class GraphStore(Store):
         self._recorder.settle()
 
     def refresh_statistics(self) -> None:
-        """Let PostgreSQL measure its tables, after much has been added.
+        """Let PostgreSQL measure its tables and complete its index, after much has been added.
 
         It does so by itself within minutes; until then it reads whole tables to find a few rows.
         Does nothing on SQLite.
@@ -397,6 +397,7 @@ class GraphStore(Store):
             with translate_database_errors(self._engine), self._reader.connect() as connection:
                 names = connection.exec_driver_sql(OWN_TABLES).scalars().all()
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
+                connection.exec_driver_sql(_TAKE_IN)
 
     def erase(self) -> None:
         """Write the database anew, so that none of its files holds what was deleted."""
@@ -627,6 +628,11 @@ def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
     return learned_again or kinds == {RecordTurn} or kinds <= _REPEATED
 
 
+# Only the owner of an index may complete it.
+_TAKE_IN = (
+    "SELECT gin_clean_pending_list(oid) FROM pg_class WHERE relname = 'ix_crabpath_fulltext' "
+    "AND pg_table_is_visible(oid) AND pg_has_role(relowner, 'USAGE')"
+)
 _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
 

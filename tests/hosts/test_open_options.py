@@ -47,8 +47,8 @@ each_constructor = pytest.mark.parametrize(
 )
 # Where a memory is opened beside these; those of the laboratory measure memories of their own.
 OPENERS = {
-    *("crabpath.py", "retriever.py", "wrap.py", "parts/operation/migrate.py"),
-    *("cli/queries.py", "cli/documents.py", "cli/feedback.py", "cli/queries.py"),
+    *("crabpath.py", "retriever.py", "parts/wrapping.py", "parts/operation/migrate.py"),
+    *("cli/queries.py", "cli/documents.py", "cli/feedback.py", "parts/demo.py"),
     *("parts/operation/commands/maintenance.py", "parts/operation/commands/transfer.py"),
     *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
     *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),

@@ -102,3 +102,25 @@ def test_texts_beyond_the_limits_of_a_database_are_stored(store, graph, make, te
     """A megabyte of distinct words, and words without an end: their beginning is searchable."""
     (key,) = graph.publish(make("huge", text))
     assert store.fulltext.find_phrases([list_name_words(text[:20_000])[:1]], 5)[0] == [key]
+
+
+def test_words_whose_postings_are_remembered_find_what_the_database_finds(store, graph, make):
+    """Also where equally good texts compete for the last place, and after a text was added."""
+    words = ["kiwi", "fig", "pear", "common"]
+    texts = [" ".join(words[n % 4 :] * (1 + n % 3)) + f" text {n} " * (n % 5) for n in range(30)]
+    graph.publish(*(make(f"{n:02}", text) for n, text in enumerate(texts)))
+
+    def search_both(limit):
+        facts = store.walk.read_facts("default", [*words, "text"])
+        idf = {word: 1.0 + place for place, word in enumerate(facts.frequencies)}
+        # SQLite weighs terms by its own statistics.
+        own = [store.walk.search_words(idf, limit, facts) for _ in range(2)]
+        assert own[0] == own[1]
+        theirs = dict(store.fulltext.search(idf, limit, facts.mean_length))
+        assert dict(own[0]) == pytest.approx(theirs)
+        return own[0]
+
+    for limit in (1, 3, 7, 29, 100):
+        before = search_both(limit)
+    graph.publish(make("new", "kiwi fig pear"))
+    assert len(search_both(100)) == len(before) + 1

@@ -1,7 +1,6 @@
-"""Reads for undo: feedback and its effects, weight changes, snapshots."""
+"""Reads for undo: feedback and its effects, and snapshots."""
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
@@ -15,7 +14,6 @@ from crabpath_retrievers.core.feedback import (
     validate_user,
 )
 from crabpath_retrievers.core.query import parse_namespace, parse_text
-from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.schema import (
@@ -23,17 +21,10 @@ from crabpath_retrievers.storage.schema import (
     feedback,
     feedback_effects,
     namespaces,
-    nodes,
     snapshots,
     turns,
-    weight_changes,
 )
 from crabpath_retrievers.storage.sql_tools import ListPlace, Queries
-
-EdgeName = tuple[str, str, str]
-"""An edge by name: ids of source and target, label of its kind."""
-
-_KINDS = {kind.value: kind.label for kind in EdgeKind}
 
 
 class FeedbackState(NamedTuple):
@@ -131,14 +122,6 @@ class StoredEffects(NamedTuple):
     notes: tuple[str, ...]
 
 
-class StoredWeightChange(NamedTuple):
-    """A change of a learned weight: id of the feedback, amount, time in epoch seconds."""
-
-    feedback_id: str
-    delta: float
-    created: float
-
-
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -171,7 +154,7 @@ _LEARNED_FROM = (
 
 
 class HistoryQueries(Queries):
-    """Reads of feedback, its effects, weight changes and snapshots."""
+    """Reads of feedback, its effects and snapshots."""
 
     def get_feedback_state(
         self, feedback_id: str, namespace: str | None = None
@@ -287,26 +270,6 @@ class HistoryQueries(Queries):
             tuple(made["note"] for made in notes),
         )
 
-    def get_weight_changes(
-        self, namespace: str, edges: Iterable[EdgeName], most: int
-    ) -> dict[EdgeName, tuple[StoredWeightChange, ...]]:
-        """Read the latest changes of these edges by feedback, newest first, by edge.
-
-        At most ``most`` changes are read for each edge; edges without changes are left out.
-        """
-        wanted = set(edges)
-        if not wanted:
-            return {}
-        query = _select_weight_changes(
-            namespace, *({edge[place] for edge in wanted} for place in (0, 1))
-        )
-        found: dict[EdgeName, list[StoredWeightChange]] = {}
-        for source, target, kind, place, *move in self._rows(query):
-            edge = (source, target, _KINDS[kind])
-            if edge in wanted and place <= most:
-                found.setdefault(edge, []).append(StoredWeightChange(*move))
-        return {edge: tuple(known) for edge, known in found.items()}
-
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
         """List the snapshots of a namespace, newest first; None lists those of all."""
         query = (
@@ -341,29 +304,4 @@ def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
         correction=payload.get("correction"),
         **{name: tuple(payload[name]) for name in DOCUMENT_FIELDS if payload.get(name) is not None},
         token=row.token,
-    )
-
-
-def _select_weight_changes(
-    namespace: str, sources: Iterable[str], targets: Iterable[str]
-) -> sa.Select[Any]:
-    """Select weight changes by feedback from ``sources`` to ``targets``, given as ids.
-
-    Each row has the rank of the change among those of its edge, newest first.
-    """
-    edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
-    place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
-    one, other = nodes.alias(), nodes.alias()
-    ends: Sequence[sa.ColumnElement[bool]] = (
-        one.c.id.in_(sorted(sources)),
-        other.c.id.in_(sorted(targets)),
-    )
-    found = (one.c.id, other.c.id, weight_changes.c.kind, place.label("place"))
-    return (
-        sa.select(*found, weight_changes.c.cause, weight_changes.c.delta, weight_changes.c.created)
-        .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
-        .join(one, one.c.key == weight_changes.c.source)
-        .join(other, other.c.key == weight_changes.c.target)
-        .where(namespaces.c.name == namespace, weight_changes.c.cause != "", *ends)
-        .order_by(weight_changes.c.sequence.desc())
     )

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
@@ -24,6 +25,7 @@ from crabpath_retrievers.core.records import (
     Vector,
     to_single_precision,
 )
+from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
 from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
 from crabpath_retrievers.storage.sql_tools import (
@@ -34,6 +36,9 @@ from crabpath_retrievers.storage.sql_tools import (
     decode_vectors,
     split_batches,
 )
+
+_Postings = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Keys of nodes with a word, and its part of their scores, both of shape ``[n]``."""
 
 _KINDS = {kind.value: kind for kind in EdgeKind}  # three times faster than EdgeKind(value)
 
@@ -200,6 +205,7 @@ class _OutgoingEdges(NamedTuple):
 _MAX_BYTES = 64 << 20  # of what a process remembers, roughly
 _HEAD_BYTES, _EDGE_BYTES, _WORD_BYTES = 600, 200, 200  # besides vectors and texts
 _MOST_COPIED = 3 << 20  # numbers of all vectors; what is larger than caches is slower than HNSW
+_MOST_POSTINGS = 4096  # of one word; others are searched by the database
 _ASKED_OFTEN = 32  # queries of one version that pay for a copy of the vectors
 
 
@@ -218,6 +224,7 @@ class _Corpus:
         self.outgoing: dict[int, _OutgoingEdges] = {}
         self.frequencies: dict[str, int] = {}  # 0 for a word that no text has
         self.owners: dict[str, list[int]] = {}  # empty for a name that no node has
+        self.postings: dict[str, _Postings] = {}
         self.queries = 0
         self.vectors: tuple[list[str], Vector] | None = None  # ids of all documents, and ``[n, d]``
 
@@ -259,6 +266,14 @@ class _Corpus:
         self.frequencies.update(frequencies)
         self.owners.update(owners)
         self.size += _WORD_BYTES * (len(frequencies) + len(owners))
+
+    def add_postings(self, words: Sequence[str], rows: Sequence[tuple[int, int, float]]) -> None:
+        """Remember which nodes have each of some words, from rows with places of the words."""
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), 3)
+        for place, word in enumerate(words):
+            found = table[table[:, 0] == place]
+            self.postings[word] = found[:, 1].astype(np.int64), np.maximum(found[:, 2], 0.0)
+        self.size += _WORD_BYTES * len(words) + 16 * len(rows)
 
 
 _NO_EDGES = _OutgoingEdges([], [], steady=True)
@@ -333,10 +348,10 @@ class CorpusMemory:
 class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
 
-    def __init__(self, store: ReadableStore, memory: CorpusMemory) -> None:
-        """Keep the store to read from, and ``memory``, its cache."""
+    def __init__(self, store: ReadableStore, memory: CorpusMemory, fulltext: FullText) -> None:
+        """Keep the store to read from, ``memory``, its cache, and its full-text index."""
         super().__init__(store)
-        self._memory = memory
+        self._memory, self._fulltext = memory, fulltext
 
     def forget_corpus(self) -> None:
         """Drop the cache, so that no forgotten text stays in the process."""
@@ -389,6 +404,34 @@ class WalkQueries(Queries):
         near = -(matrix @ vector)
         best = np.argpartition(near, k)[:k] if k < len(names) else np.arange(len(names))
         return [names[row] for row in best[np.argsort(near[best], kind="stable")].tolist()]
+
+    def search_words(
+        self, idf: Mapping[str, float], limit: int, facts: QueryFacts
+    ) -> list[tuple[int, float]]:
+        """Find at most ``limit`` nodes with any of the terms: keys with BM25 scores, best first.
+
+        ``idf`` has the terms with their weights in nats. The postings of a term are read once for
+        each version of the corpus. They have no notes that were added since: a namespace with notes
+        asks the database, which also knows which of equally good nodes is within the limit.
+        """
+        if not idf:
+            return []
+        clock, mean_length = facts.clock, facts.mean_length
+        most = max(facts.frequencies.get(word, 0) for word in idf)
+        corpus = self._memory.get_corpus(clock.corpus)
+        with self._store.connect() as connection:
+            if clock.corpus is not None and not clock.notes and most <= _MOST_POSTINGS:
+                if new := {word: idf[word] for word in idf if word not in corpus.postings}:
+                    rows = self._fulltext.find_postings(connection, new, mean_length)
+                    corpus.add_postings([*new], rows)
+                keys, parts = zip(*(corpus.postings[word] for word in idf), strict=True)
+                distinct, row = np.unique(np.concatenate(keys), return_inverse=True)
+                scores = np.bincount(row, np.concatenate(parts), len(distinct))
+                order = np.argsort(-scores, kind="stable")[: limit + 1]
+                if len(order) <= limit or scores[order[limit]] < scores[order[limit - 1]]:
+                    best = order[:limit]
+                    return [*zip(distinct[best].tolist(), scores[best].tolist(), strict=True)]
+            return self._fulltext.search(connection, idf, limit, mean_length)
 
     def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
         """Nodes by id with text and metadata, without vectors; unknown ids are left out."""
