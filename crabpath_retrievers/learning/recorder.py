@@ -176,7 +176,8 @@ class Recorder:
             if self._has_backlog:
                 self._apply_waiting(store, _MAX_AT_OPEN)
                 self._has_backlog = False
-            return self._learn(store, stored)
+            learned = self._learn(store, stored)
+            return learned._replace(repeated=learned.repeated or receipt.repeated)
         except StoreError as error:
             # The feedback is stored, so the host need not repeat it.
             self._has_backlog = True

@@ -199,6 +199,16 @@ def test_many_records_from_eight_threads(open_memory, host_of, apply):
         assert host.usage() == {"a": (50.0, 0.0), "b": (0.0, 50.0), "c": (0.0, 50.0)}
 
 
+def test_one_of_several_that_come_at_once_is_the_first(memory, host):
+    """The others are told that the same was given before, though it waited when they came."""
+    for _ in range(5):
+        said = Feedback(host.ask(), 1.0, feedback_id=uuid.uuid4().hex)
+        with ThreadPoolExecutor(4) as pool:
+            receipts = list(pool.map(memory.record, [said] * 4))
+        assert {receipt.status for receipt in receipts} == {"applied"}
+        assert [receipt.repeated for receipt in receipts].count(False) == 1
+
+
 def test_feedback_about_a_turn_that_is_looked_for_holds_up_no_other(memory, host):
     """While one caller gives wrong turn ids, many others of its process are learned from."""
     turns = [host.ask() for _ in range(40)]

@@ -223,8 +223,8 @@ export class TurnPanel {
       const marks = Object.fromEntries(MARKS.map((name) => [name, new Set(mine?.[name] ?? [])]));
       const state = choose({ outcome: mine?.outcome ?? 0, correction: mine?.correction ?? null, ...marks });
       const isLess = state && mine && (MARKS.some((name) => mine[name]?.length && !state[name].size) || (mine.correction && !state.correction));
-      if (mine && (!state || isLess)) await post("undo", { feedback_id: mine.feedback_id });
       let receipt = { status: "undone" };
+      if (mine && (!state || isLess)) receipt = await post("undo", { feedback_id: mine.feedback_id });
       if (state) {
         const body = { turn_id: id, outcome: state.outcome, source: "human" };
         for (const name of MARKS) if (state[name].size) body[name] = [...state[name]];
