@@ -572,14 +572,16 @@ def add_replica(found: Readiness, replica: "ReplicaState | None") -> Readiness:
     return replace(found, reason=f"{found.reason}; {replica.describe()}")
 
 
-def ask_parts(parts: Mapping[str, Callable[[], object]], good: str) -> Readiness:
-    """Call the functions ``parts``, by name, one after the other, within a second in all."""
-    until = monotonic() + PATIENCE
+def ask_parts(
+    parts: Mapping[str, Callable[[], object]], good: str, seconds: float = PATIENCE
+) -> Readiness:
+    """Call the functions ``parts``, by name, one after the other, within ``seconds`` in all."""
+    until = monotonic() + seconds
     for name, ask in parts.items():
         try:
             _wait_for(ask, until - monotonic())
         except TimeoutError:
-            reason = f"the {name} gave no answer within {PATIENCE:g} s"
+            reason = f"the {name} gave no answer within {seconds:g} s"
             return Readiness(ready=False, reason=reason)
         except Exception as error:
             reason = " ".join(str(error).split()) or f"the {name} failed"

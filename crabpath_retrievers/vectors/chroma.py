@@ -633,6 +633,19 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
     import chromadb
     from chromadb.config import Settings
 
+    host, port, is_safe, name = _parse_url(url)
+    settings = Settings(anonymized_telemetry=False)
+    ping_server(url)
+    try:
+        client = chromadb.HttpClient(host, port, ssl=is_safe, settings=settings)
+    except ValueError as error:  # chromadb raises it when no server answers
+        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
+        raise StoreUnavailableError(msg) from error
+    return client, name
+
+
+def _parse_url(url: str) -> tuple[str, int, bool, str]:
+    """Parse the URL of a server to host, port, whether it is encrypted, and collection name."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -648,23 +661,13 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
             "'.', '_' and '-', which does not end like those of namespaces ('-notes-1')"
         )
         raise InvalidInputError(msg)
-    settings = Settings(anonymized_telemetry=False)
-    _probe_server(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
-    try:
-        client = chromadb.HttpClient(
-            parts.hostname,
-            port or _PORTS[parts.scheme],
-            ssl=parts.scheme == "https",
-            settings=settings,
-        )
-    except ValueError as error:  # chromadb raises it when no server answers
-        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
-        raise StoreUnavailableError(msg) from error
-    return client, name
+    return parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "https", name
 
 
-def _probe_server(url: str, address: str) -> None:
+def ping_server(url: str) -> None:
     """Send one request with a timeout: chromadb waits for ever for a server that only accepts."""
+    host, port, is_safe, _ = _parse_url(url)
+    address = f"http{'s' if is_safe else ''}://{host}:{port}"
     with track_waiting() as until:
         left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
         try:

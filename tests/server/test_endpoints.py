@@ -532,6 +532,7 @@ def test_a_path_of_before_names_the_one_of_now(client):
         said = refused(client.get(f"/v1{path}"), 404, "NotFoundError")
         assert said.endswith(f"use {path}")
     assert "/v1/nothing" not in refused(client.get("/nothing"), 404, "NotFoundError")
+    assert "there is nothing at this path" in refused(client.get("/v1/"), 404, "NotFoundError")
 
 
 def test_every_answer_has_the_id_of_its_request(client):

@@ -7,14 +7,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crabpath_retrievers.core.calls import run_with_timeout
+from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, run_with_timeout
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.memory.services import ABSENT, PATIENCE, Readiness, add_replica, ask_parts
-from crabpath_retrievers.parts.operation.maintenance.doctor import check_version, open_server_client
+from crabpath_retrievers.parts.operation.maintenance.doctor import check_version
 from crabpath_retrievers.parts.replica import Replica, ReplicaState
 from crabpath_retrievers.storage import ReadOnlyStore
 from crabpath_retrievers.storage.database import open_engine, require_writable
+from crabpath_retrievers.vectors.chroma import close_client, create_client, ping_server
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
 from crabpath_retrievers.vectors.opening import (
     find_directory,
@@ -27,6 +28,8 @@ from crabpath_retrievers.vectors.opening import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from chromadb.api import ClientAPI
 
 
 def check_place(
@@ -78,8 +81,19 @@ def _check_stores(place: str, vectors: str | None) -> Readiness:
         return ask_parts(
             asked, "the database answers; vectors elsewhere were not asked: give --vectors"
         )
-    asked["vector store"] = lambda: _ask_vectors(where)
-    return ask_parts(asked, "the database and the vector store answer")
+    good = "the database and the vector store answer"
+    if (directory := find_directory(where)) is not None:
+        asked["vector store"] = lambda: peek_collection(directory, DEFAULT_COLLECTION, [])
+        return ask_parts(asked, good)
+    asked["vector store"] = lambda: ping_server(where)
+    found, opened = ask_parts(asked, good), list["tuple[ClientAPI, str]"]()
+    if found.ready:  # opening a client is work of this process
+        part = {"vector store": lambda: opened.append(create_client(where))}
+        found = ask_parts(part, good, DEFAULT_TIME_LIMIT)
+    for client, name in opened:
+        found = ask_parts({"vector store": partial(_ask_collection, client, name)}, good)
+        close_client(client)
+    return found
 
 
 def _ask_database(place: str, vectors: str | None) -> None:
@@ -96,9 +110,5 @@ def _ask_database(place: str, vectors: str | None) -> None:
         raise StoreError(msg)
 
 
-def _ask_vectors(vectors: str) -> None:
-    if (directory := find_directory(vectors)) is not None:
-        peek_collection(directory, DEFAULT_COLLECTION, [])
-        return
-    with open_server_client(vectors) as (client, name):
-        client.get_collection(name).get(ids=[ABSENT], include=[])
+def _ask_collection(client: "ClientAPI", name: str) -> None:
+    client.get_collection(name).get(ids=[ABSENT], include=[])
