@@ -51,9 +51,8 @@ def find_joints(text: str, pieces: Sequence[str]) -> dict[str, tuple[str, int]]:
     for piece in pieces:
         if (place := _find_place(text, piece, done)) is None:
             return joints
-        start, head = place
-        between = text[done:start]
-        end = max(done, start + len(piece) - head)
+        start, end, head = place
+        between, end = text[done:start], max(done, end)
         if piece in seen:
             then += between + text[max(done, start) : end]
         else:
@@ -68,25 +67,29 @@ def find_joints(text: str, pieces: Sequence[str]) -> dict[str, tuple[str, int]]:
     return joints
 
 
-def _find_place(text: str, piece: str, done: int) -> tuple[int, int] | None:
+def _find_place(text: str, piece: str, done: int) -> tuple[int, int, int] | None:
     """Find where a piece begins in a text of which all before ``done`` is in earlier pieces.
 
     Returns:
-        The place, the last one that leaves no text out if there is any; and how many characters of
-        the piece come before it, which are the header of a table. None if the piece is not there.
+        Where it begins and ends, the last place that leaves no text out if there is any; and how
+        many characters of the piece come before it, which are the header of a table. None if the
+        piece is not there.
     """
     found = _VISIBLE.search(text, done)
     begin = len(text) if found is None else found.start()
     head = piece.find("\n", piece.find("\n") + 1) + 1  # after two lines; 0 if there are fewer
-    places: list[tuple[int, int]] = []
+    places: list[tuple[int, int, int]] = []
     for size in (0, head):
         rest = piece[size:]
         start = text.rfind(rest, max(0, done - _BACK * len(rest)), begin + len(rest))
         if start >= 0 and rest and text.find(piece[:size], 0, done) >= 0:
-            places.append((start, size))
-    if not places and (start := text.find(piece, begin, begin + _LEFT_OUT + len(piece))) >= 0:
-        places.append((start, 0))
-    return max(places, key=lambda place: place[0] - place[1], default=None)
+            places.append((start, start + len(rest), size))
+    if not places:  # rows of a table lose the space around them
+        lines = [re.escape(line.strip()) for line in piece.split("\n")]
+        last = begin + _LEFT_OUT + 2 * len(piece)
+        if near := re.compile(r"[ \t]*\n[ \t]*".join(lines)).search(text, begin, last):
+            places.append((*near.span(), 0))
+    return max(places, key=lambda place: place[0] - place[2], default=None)
 
 
 def _find_joint(before: Node, after: Node) -> tuple[str, int]:
