@@ -460,6 +460,13 @@ class Embedder:
             return QueryBatcher(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
+    @property
+    def has_async(self) -> bool:
+        """Whether :meth:`aquery` is more than :meth:`query` in a thread."""
+        if self._given is None or self._batcher is not None:
+            return True
+        return type(self._given).aembed_query is not Embeddings.aembed_query
+
     def aquery(self, text: str) -> Awaitable[Vector]:
         """Embed a query as :meth:`query`, batched for a local model, else by its async method."""
         if self._batcher is not None:
