@@ -48,7 +48,7 @@ class SourceNames:
         if not self._root:
             return value
         if isinstance(value, str):
-            return self.hide(value) if self._root != "/" else value.removeprefix("/")
+            return self.hide(value) if self._root != "/" else value.removeprefix("/") or value
         if isinstance(value, Mapping):
             return {
                 self.show(key): each if key in _TEXTS else self.show(each)

@@ -25,7 +25,7 @@ def test_the_table(sixty, tmp_path, monkeypatch):
     lines = list(table.measure_table(sixty, tmp_path, limit=6, nodes=300))
     rows = [line.split(" | ") for line in lines[2:]]
     figures = {row[0].removeprefix("| "): row[1] for row in rows}
-    assert len(figures) == len(rows) == 16
+    assert len(figures) == len(rows) == 18
     assert figures["feedback: files / functions"].count(" / ") == 1
     assert 1 <= float(figures["record: SQL executions"]) <= 80
     (how,) = [row[-1] for row in rows if row[0] == "| large / small store"]

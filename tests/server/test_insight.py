@@ -294,8 +294,9 @@ def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     assert post(ann, "/v1/snapshots/restore", snapshot="monday")["id"] == kept["id"]
     assert get(ann, "/v1/graph/neighbors?node=d5&tier=reflex")["edges"] == []
     assert ann.post("/v1/namespaces/freeze").json() == {"namespace": "ann", "frozen": True}
-    refused = post(ann, "/v1/graph/edges", source="d5", target="d99", weight=0.9)
-    assert refused["status"] == "refused"
+    edge = {"source": "d5", "target": "d99", "weight": 0.9}
+    refused = ann.post("/v1/graph/edges", json=edge)
+    assert (refused.status_code, refused.json()["receipt"]["reason"]) == (400, "frozen")
     frozen = {one["name"]: one["frozen"] for one in get(app("*"), "/v1/namespaces")["namespaces"]}
     assert frozen == {"ann": True, "bob": False}
     assert ann.post("/v1/namespaces/unfreeze").json()["frozen"] is False
