@@ -70,10 +70,11 @@ class Package(NamedTuple):
     distributions: tuple[str, ...] = ()
 
 
-class _Unteachable:
+class Unteachable:
     """A system that learns nothing."""
 
     def __init__(self, ask: Callable[[str], list[str]]) -> None:
+        """Answer by ``ask``."""
         self.ask = ask
 
     def tell(self, right: Sequence[str]) -> None:
@@ -94,7 +95,7 @@ def _open_plain(corpus: Corpus, method: str) -> Peer:
         found = rank(question, corpus.embed_question(question), _FUSED)
         return [hit.document for hit in found]
 
-    return _Unteachable(ask)
+    return Unteachable(ask)
 
 
 def _open_graph_retriever(corpus: Corpus, strategy: str) -> Peer:
@@ -122,7 +123,7 @@ def _open_graph_retriever(corpus: Corpus, strategy: str) -> Peer:
         edges=[("mentions", "title"), ("title", "mentions")],
         strategy=getattr(strategies, strategy)(select_k=SHOWN, start_k=5, adjacent_k=5),
     )
-    return _Unteachable(lambda question: [str(hit.id) for hit in retriever.invoke(question)])
+    return Unteachable(lambda question: [str(hit.id) for hit in retriever.invoke(question)])
 
 
 def _open_hubmesh(corpus: Corpus, *, convergence: bool) -> Peer:
@@ -152,7 +153,7 @@ def _open_hubmesh(corpus: Corpus, *, convergence: bool) -> Peer:
         found = planner.retrieve(question, SHOWN, budget_tokens=10**6, query_vec=vector)
         return [source.doc.id for source in found.sources]
 
-    return _Unteachable(ask)
+    return Unteachable(ask)
 
 
 # With feedback

@@ -10,7 +10,7 @@ import multiprocessing
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from pydantic import TypeAdapter
 
-from benchmarks.peer_packages import COLD, Corpus, Package, Peer
+from benchmarks.peer_packages import COLD, Corpus, Package, Peer, Unteachable
 from benchmarks.speed.table import index_plain_chroma
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
@@ -46,7 +46,6 @@ _WORDS = 80  # of a made passage, at most
 class Asked(NamedTuple):
     """What one system needed, and found."""
 
-    system: str
     indexed: float
     """Seconds."""
     milliseconds: list[float]
@@ -76,7 +75,7 @@ class _KnownVectors(Embeddings):
 
 def _open_chroma(corpus: Corpus) -> Peer:
     store = index_plain_chroma(corpus.documents, corpus.embeddings, corpus.folder)
-    return _Ranking(store.as_retriever(search_kwargs={"k": _K}))
+    return Unteachable(partial(_ask, store.as_retriever(search_kwargs={"k": _K})))
 
 
 def _open_ensemble(corpus: Corpus) -> Peer:
@@ -87,20 +86,12 @@ def _open_ensemble(corpus: Corpus) -> Peer:
     words = BM25Retriever.from_documents(list(corpus.documents), k=_K)
     store = index_plain_chroma(corpus.documents, corpus.embeddings, corpus.folder)
     near = store.as_retriever(search_kwargs={"k": _K})
-    return _Ranking(EnsembleRetriever(retrievers=[words, near], weights=[0.5, 0.5], id_key="id"))
+    both = EnsembleRetriever(retrievers=[words, near], weights=[0.5, 0.5], id_key="id")
+    return Unteachable(partial(_ask, both))
 
 
-class _Ranking:
-    """A retriever of LangChain, which is told nothing."""
-
-    def __init__(self, retriever: BaseRetriever) -> None:
-        self._retriever = retriever
-
-    def ask(self, question: str) -> list[str]:
-        return [str(found.metadata["id"]) for found in self._retriever.invoke(question)]
-
-    def tell(self, right: Sequence[str]) -> None:
-        """Learn nothing."""
+def _ask(retriever: BaseRetriever, question: str) -> list[str]:
+    return [str(found.metadata["id"]) for found in retriever.invoke(question)]
 
 
 _BM25 = ("langchain-classic", "langchain-community", "rank-bm25")
@@ -228,12 +219,11 @@ def _measure(name: str, place: Path) -> Asked:
     with ExitStack() as stack, TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         begun = time.perf_counter()
         corpus = Corpus(tuple(documents), known, Path(folder), stack)
-        opening: Callable[[Corpus], Peer] = SYSTEMS[name].open
-        peer = opening(corpus)
+        peer = SYSTEMS[name].open(corpus)
         indexed = time.perf_counter() - begun
         for query, text in queries.items():
             begun = time.perf_counter()
             found[query] = peer.ask(text)[:_K]
             taken.append((time.perf_counter() - begun) * 1000)
         grown = (own.memory_info().rss - before) / 2**20
-    return Asked(name, indexed, taken, grown, found)
+    return Asked(indexed, taken, grown, found)

@@ -573,6 +573,8 @@ class ObservedMemory(Protocol):
 def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
     """Open a span for an operation on a memory; if the block fails, its error is recorded.
 
+    ``data_source`` is the URL of the memory without password.
+
     Yields:
         The span, which only records if its ``is_recording()`` is true.
     """

@@ -303,6 +303,13 @@ class TsVector:
         return found
 
 
+TAKE_IN = (
+    "SELECT gin_clean_pending_list(oid) FROM pg_class WHERE relname = 'ix_crabpath_fulltext' "
+    "AND pg_table_is_visible(oid) AND pg_has_role(relowner, 'USAGE')"
+)
+"""Lets PostgreSQL take additions into its index; only the owner of an index may do so."""
+
+
 def _is_tied(rows: Sequence[tuple[int, float]], limit: int) -> bool:
     """Whether the last row within the limit has the same score as the first one beyond it."""
     return len(rows) > limit > 0 and rows[limit][1] == rows[limit - 1][1]
@@ -332,6 +339,13 @@ class FullTextReader(Queries):
             return []
         with self._store.connect() as connection:
             return self._index.search(connection, idf, limit, mean_length)
+
+    def find_postings(
+        self, idf: Mapping[str, float], mean_length: float
+    ) -> list[tuple[int, int, float]]:
+        """Find all nodes with each term of ``idf``, as :meth:`FullText.find_postings`."""
+        with self._store.connect() as connection:
+            return self._index.find_postings(connection, idf, mean_length)
 
     def find_phrases(self, phrases: Iterable[Sequence[str]], limit: int) -> list[list[int]]:
         """Find at most ``limit`` nodes with the tokens of a phrase side by side: keys by phrase."""

@@ -46,9 +46,7 @@ class Reader(ABC):
     are made from any reader.
     """
 
-    walk = cached_property(
-        lambda self: WalkQueries(self, self._memory.corpus, self._memory.fulltext)
-    )
+    walk = cached_property(lambda self: WalkQueries(self, self._memory.corpus, self.fulltext))
     """Reads of every query."""
     fulltext = cached_property(lambda self: FullTextReader(self, self._memory.fulltext))
     """Searches of the full-text index."""

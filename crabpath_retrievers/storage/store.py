@@ -44,7 +44,7 @@ from crabpath_retrievers.storage.database import (
     rewrite_tables,
     translate_database_errors,
 )
-from crabpath_retrievers.storage.fulltext import FullText, get_fulltext_index
+from crabpath_retrievers.storage.fulltext import TAKE_IN, FullText, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.reader import ConnectionReader, Reader, StoreMemory
 from crabpath_retrievers.storage.schema import meta, metadata
@@ -397,7 +397,7 @@ class GraphStore(Store):
             with translate_database_errors(self._engine), self._reader.connect() as connection:
                 names = connection.exec_driver_sql(OWN_TABLES).scalars().all()
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
-                connection.exec_driver_sql(_TAKE_IN)
+                connection.exec_driver_sql(TAKE_IN)
 
     def erase(self) -> None:
         """Write the database anew, so that none of its files holds what was deleted."""
@@ -628,11 +628,6 @@ def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
     return learned_again or kinds == {RecordTurn} or kinds <= _REPEATED
 
 
-# Only the owner of an index may complete it.
-_TAKE_IN = (
-    "SELECT gin_clean_pending_list(oid) FROM pg_class WHERE relname = 'ix_crabpath_fulltext' "
-    "AND pg_table_is_visible(oid) AND pg_has_role(relowner, 'USAGE')"
-)
 _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
 

@@ -25,7 +25,7 @@ from crabpath_retrievers.core.records import (
     Vector,
     to_single_precision,
 )
-from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
 from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
 from crabpath_retrievers.storage.sql_tools import (
@@ -348,7 +348,9 @@ class CorpusMemory:
 class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
 
-    def __init__(self, store: ReadableStore, memory: CorpusMemory, fulltext: FullText) -> None:
+    def __init__(
+        self, store: ReadableStore, memory: CorpusMemory, fulltext: FullTextReader
+    ) -> None:
         """Keep the store to read from, ``memory``, its cache, and its full-text index."""
         super().__init__(store)
         self._memory, self._fulltext = memory, fulltext
@@ -419,19 +421,17 @@ class WalkQueries(Queries):
         clock, mean_length = facts.clock, facts.mean_length
         most = max(facts.frequencies.get(word, 0) for word in idf)
         corpus = self._memory.get_corpus(clock.corpus)
-        with self._store.connect() as connection:
-            if clock.corpus is not None and not clock.notes and most <= _MOST_POSTINGS:
-                if new := {word: idf[word] for word in idf if word not in corpus.postings}:
-                    rows = self._fulltext.find_postings(connection, new, mean_length)
-                    corpus.add_postings([*new], rows)
-                keys, parts = zip(*(corpus.postings[word] for word in idf), strict=True)
-                distinct, row = np.unique(np.concatenate(keys), return_inverse=True)
-                scores = np.bincount(row, np.concatenate(parts), len(distinct))
-                order = np.argsort(-scores, kind="stable")[: limit + 1]
-                if len(order) <= limit or scores[order[limit]] < scores[order[limit - 1]]:
-                    best = order[:limit]
-                    return [*zip(distinct[best].tolist(), scores[best].tolist(), strict=True)]
-            return self._fulltext.search(connection, idf, limit, mean_length)
+        if clock.corpus is not None and not clock.notes and most <= _MOST_POSTINGS:
+            if new := {word: idf[word] for word in idf if word not in corpus.postings}:
+                corpus.add_postings([*new], self._fulltext.find_postings(new, mean_length))
+            keys, parts = zip(*(corpus.postings[word] for word in idf), strict=True)
+            distinct, row = np.unique(np.concatenate(keys), return_inverse=True)
+            scores = np.bincount(row, np.concatenate(parts), len(distinct))
+            order = np.argsort(-scores, kind="stable")[: limit + 1]
+            if len(order) <= limit or scores[order[limit]] < scores[order[limit - 1]]:
+                best = order[:limit]
+                return [*zip(distinct[best].tolist(), scores[best].tolist(), strict=True)]
+        return self._fulltext.search(idf, limit, mean_length)
 
     def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
         """Nodes by id with text and metadata, without vectors; unknown ids are left out."""
