@@ -32,6 +32,17 @@ async function route() {
     return;
   }
   const wanted = Object.hasOwn(views, place.view) ? place.view : "ask";
+  showTab(wanted);
+  document.getElementById("home").href = linkTo("ask");
+  try {
+    await views[wanted].show(place.argument, place.options);
+  } catch (error) {
+    for (const waiting of document.querySelectorAll("main .skeleton")) waiting.remove();
+    sayError(error);
+  }
+}
+
+function showTab(wanted) {
   if (current && current !== wanted) {
     views[current].hide();
     say("");
@@ -42,13 +53,6 @@ async function route() {
     tab.setAttribute("aria-selected", selected);
     tab.tabIndex = selected ? 0 : -1;
     document.getElementById(`view-${tab.dataset.view}`).hidden = !selected;
-  }
-  document.getElementById("home").href = linkTo("ask");
-  try {
-    await views[wanted].show(place.argument, place.options);
-  } catch (error) {
-    for (const waiting of document.querySelectorAll("main .skeleton")) waiting.remove();
-    sayError(error);
   }
 }
 
@@ -111,7 +115,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "?") helpDialog.showModal();
   else if (event.key === "/") {
     if (current !== "ask") goTo("ask");
-    setTimeout(() => views.ask.focus());
+    showTab("ask"); // at once: the next letters belong to the field
+    views.ask.focus();
   } else if (event.key === "Enter" || !views[current]?.press?.(event.key)) return;
   event.preventDefault();
 });

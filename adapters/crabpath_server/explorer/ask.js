@@ -106,14 +106,14 @@ export function makeAsk(section) {
         text.value = "";
         form.querySelector("details").open = plain.checked || Boolean(other.value || task.value);
         await panel.open(id, k.valueAsNumber);
-        text.value = panel.turn.query;
+        text.value ||= panel.turn.query; // what was typed meanwhile stays
         if (plain.checked || other.value) {
           const { documents } = await get(`turns/${encodeURIComponent(id)}`);
           await compare(documents, { text: panel.turn.query, k: k.valueAsNumber || 5 });
         }
         return;
       }
-      if (panel.id) text.value = "";
+      if (panel.id && document.activeElement !== text) text.value = "";
       panel.clear();
       if (document.activeElement === document.body) text.focus({ preventScroll: true });
       await showHome(home, askExample);
