@@ -340,6 +340,19 @@ def compare_sizes(
         typer.echo(line)
 
 
+@app.command("costs")
+def measure_money(
+    data: BeirFolder = None,
+    limit: Annotated[int, typer.Option(help="Questions.")] = 200,
+) -> None:
+    """Print bytes, processor time and money per passage and query, beside plain stores."""
+    from benchmarks.costs import measure_costs
+    from crabpath_retrievers.vectors.embedder import load_default_embeddings
+
+    for line in measure_costs(_load_hotpotqa(data), load_default_embeddings(), limit):
+        typer.echo(line)
+
+
 # Speed
 
 

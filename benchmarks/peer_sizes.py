@@ -54,14 +54,16 @@ class Asked(NamedTuple):
     found: dict[str, list[str]]
 
 
-class _KnownVectors(Embeddings):
+class KnownVectors(Embeddings):
     """Vectors by text; other texts are embedded."""
 
     def __init__(self, places: Mapping[str, int], vectors: Vector) -> None:
+        """Keep vectors ``[n, d]``, and the row of each text."""
         self._places, self._vectors = places, vectors
         self._others = load_default_embeddings()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Look up the texts that are known."""
         new = [text for text in texts if text not in self._places]
         embedded = dict(zip(new, self._others.embed_documents(new), strict=True)) if new else {}
         return [
@@ -70,6 +72,7 @@ class _KnownVectors(Embeddings):
         ]
 
     def embed_query(self, text: str) -> list[float]:
+        """As documents."""
         return self.embed_documents([text])[0]
 
 
@@ -147,7 +150,7 @@ def _grow(
     """Passages with the right ones of the questions first, their vectors, and the questions'."""
     right = {name for query in queries for name in dataset.qrels[query]}
     given = sorted(dataset.documents, key=lambda one: str(one.id) not in right)[:size]
-    vectors = np.array(embeddings.embed_documents(_write_texts(given)), dtype=np.float32)
+    vectors = np.array(embeddings.embed_documents(write_texts(given)), dtype=np.float32)
     asked = np.array([embeddings.embed_query(text) for text in queries.values()], np.float32)
     chain = defaultdict[tuple[str, str], list[str]](list)
     for document in given:
@@ -173,7 +176,7 @@ def _grow(
     return [*given, *made], np.concatenate([vectors, near]), asked
 
 
-def _write_texts(documents: Sequence[Document]) -> list[str]:
+def write_texts(documents: Sequence[Document]) -> list[str]:
     """The texts that are embedded: those of an ingest, with the title where the text lacks it."""
     chunks = Chunking(Settings().ingest, split=False).nodes(documents)
     return [make_embedding_text(chunk) for chunk in chunks]
@@ -207,12 +210,12 @@ def _measure(name: str, place: Path) -> Asked:
     documents = [
         Document(text, id=own, metadata={"title": title, "id": own}) for own, title, text in rows
     ]
-    texts = _write_texts(documents)
+    texts = write_texts(documents)
     if name != "CrabPath":  # others know the title as a part of the text
         for document, text in zip(documents, texts, strict=True):
             document.page_content = text
     places = {text: place for place, text in enumerate([*texts, *queries.values()])}
-    known = _KnownVectors(places, np.load(place / "vectors.npy", mmap_mode="r"))
+    known = KnownVectors(places, np.load(place / "vectors.npy", mmap_mode="r"))
     known.embed_documents(["The model is loaded."])
     own, before = psutil.Process(), psutil.Process().memory_info().rss
     found, taken = dict[str, list[str]](), list[float]()

@@ -26,6 +26,7 @@ from crabpath_retrievers.retrieval import episodes
 from crabpath_retrievers.storage import GraphStore, migrations, sql_tools
 from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
+from crabpath_retrievers.storage.read import catalog
 from crabpath_retrievers.storage.read import walk as corpus
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors import langchain_store
@@ -33,6 +34,8 @@ from crabpath_retrievers.vectors.base import VectorIndex
 
 _BOUNDS = {
     "in_bulk_from": (pipeline, "MIN_BULK_CHUNKS"),
+    "chunks_of_sources": (catalog, "_MANY_CHUNKS"),
+    "keys_beside": (catalog, "_NEAR"),
     "published": (pipeline, "PUBLISHED_AT_ONCE"),
     "linked": (linking, "_LINKED_AT_ONCE"),
     "first_batch": (pipeline, "FIRST_BATCH"),

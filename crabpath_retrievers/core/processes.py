@@ -14,13 +14,18 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from crabpath_retrievers.errors import ForkedError, StoreError
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Owner(Protocol):
@@ -74,6 +79,24 @@ def require_engine(name: str) -> None:
     """Refuse an engine that was in use when this process was forked."""
     if name in _left:
         raise ForkedError
+
+
+def compute_ahead(function: Callable[[T], R], items: Iterable[T], thread: str) -> Iterator[R]:
+    """Yield what a function returns for each item; a thread of its own calls it.
+
+    While one result is used, the next one is computed. ``items`` are read by the caller's thread.
+    """
+    context, coming = copy_context(), deque[Future[R]]()
+    pool = ThreadPoolExecutor(1, thread)
+    try:
+        for item in items:
+            coming.append(pool.submit(context.run, function, item))
+            if len(coming) > 1:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:  # nobody waits for what nobody uses
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class BackgroundWorker:

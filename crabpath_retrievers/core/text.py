@@ -547,8 +547,10 @@ def _list_forms(
     base = chosen or detected
     if not has_stems(base) and (chosen or text.isascii()):
         return []
-    forms = []
+    forms, is_plain = [], not (chosen or has_stems(base))
     for token, _, start, end in split_words(text):
+        if is_plain and token.isascii():
+            continue
         if _RUN.match(token) or not all(c.isalpha() or c in _MARKS for c in token):
             continue
         language = base if chosen or token.isascii() else find_script(token) or base

@@ -25,6 +25,7 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.calls import count_ingest, elapsed_ms
 from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.processes import compute_ahead
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
@@ -293,11 +294,10 @@ class Ingest:
             held = self.index.find_existing(plan.gone) or ()
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
-            for batch in self._make_batches(plan):
+            for embedded, _ in self._embed_batches(plan):
                 # One transaction: after a kill, staged nodes would be written to the foreign index.
-                embedded = self._embed(batch, plan)
                 staged = Write(stage_nodes, *embedded)
-                confirmed = Write(confirm_index_deletions, batch.removed)
+                confirmed = Write(confirm_index_deletions, embedded.removed)
                 self.store.apply([staged, Write(publish_staged), confirmed])
                 self._finish()
             if self._move(plan):
@@ -351,13 +351,12 @@ class Ingest:
 
     def _publish_batches(self, plan: "_Plan", advance: Advance) -> None:
         """Publish and link what a plan changes, batch by batch."""
-        for batch in self._make_batches(plan):
-            embedded = self._embed(batch, plan)
+        for embedded, size in self._embed_batches(plan):
             if self.index.removal:
                 self._publish_at_once(embedded, plan.known.keys())
             else:
                 self.publish(embedded)
-            advance(len(batch.nodes))
+            advance(size)
 
     def _publish_in_bulk(
         self, plan: "_Plan", words: Mapping[str, IndexedWords], advance: Advance
@@ -377,8 +376,8 @@ class Ingest:
             nodes.clear()
             removed.clear()
 
-        for batch in self._make_batches(plan):
-            nodes += self._embed(batch, plan).nodes
+        for batch, _ in self._embed_batches(plan):
+            nodes += batch.nodes
             removed += batch.removed
             # Slow embedders: a kill costs no more than some seconds of their work.
             if len(nodes) >= PUBLISHED_AT_ONCE or time.monotonic() - begun > _LONGEST_WAIT:
@@ -547,11 +546,24 @@ class Ingest:
 
         self.store.apply_together(publish)
 
-    def _embed(self, part: Batch, plan: "_Plan") -> Batch:
-        """Embed the nodes of a batch that have no vector; note in the plan which are left out."""
-        nodes, left_out = self.embedder.embed(part.nodes)
-        plan.left_out.extend(left_out)
-        return part._replace(nodes=tuple(nodes))
+    def _embed_batches(self, plan: "_Plan") -> Iterator[tuple[Batch, int]]:
+        """Embed the batches of a plan, each one while the one before is published.
+
+        Nodes that are left out are noted in the plan.
+
+        Returns:
+            Batches whose nodes have vectors, each with its number of nodes before.
+        """
+
+        def embed(part: Batch) -> tuple[Batch, int]:
+            nodes, left_out = self.embedder.embed(part.nodes)
+            plan.left_out.extend(left_out)
+            return part._replace(nodes=tuple(nodes)), len(part.nodes)
+
+        batches = self._make_batches(plan)
+        if all(node.vector is not None for node in plan.changed):
+            return map(embed, batches)
+        return compute_ahead(embed, batches, "crabpath-ingest")
 
     def _finish(self) -> None:
         """Carry everything staged through the remaining states; safe to repeat."""

@@ -155,3 +155,42 @@ def test_a_wrapped_store_makes_the_same_graph(open_memory, embedder):
     store.add_documents(PASSAGES[::-1])
     with CrabPathRetriever.from_vectorstore(store) as wrapped:
         assert read_state(wrapped.memory)[0] == read_state(plain)[0]
+
+
+def chain(memory):
+    """Pairs of chunks that stand side by side."""
+    source, target = contents.alias(), contents.alias()
+    query = (
+        sa.select(source.c.content, target.c.content)
+        .join(edges, source.c.node == edges.c.source)
+        .join(target, target.c.node == edges.c.target)
+        .where(edges.c.kind == EdgeKind.SIBLING.value)
+    )
+    with memory.store.connect() as connection:
+        return Counter(map(tuple, connection.execute(query)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_are_the_same_where_a_source_is_not_read_whole(open_memory, seed, monkeypatch):
+    """Rows of a table that come and go one by one, some of several chunks, some growing."""
+    rng = random.Random(seed)  # noqa: S311
+    many, few = open_memory(), open_memory()
+    texts = {}
+    for step in range(60):
+        source, name = rng.choice("aab"), f"row {rng.randrange(40)}"
+        if rng.random() < 0.2 and texts:
+            gone = texts.pop(rng.choice(sorted(texts)))
+            for memory in (many, few):
+                memory.forget(gone)
+            continue
+        given = [
+            Document(f"Line {step} of {name}, part {part}.", metadata={"source": source})
+            for part in range(rng.choice((1, 1, 3)))
+        ]
+        ids = None if rng.random() < 0.5 else [f"{source} {name} {n}" for n in range(len(given))]
+        for memory, bound in ((many, ALL), (few, 0)):
+            set_bounds(monkeypatch, chunks_of_sources=bound, keys_beside=rng.choice((2, 4, 8, 64)))
+            added = memory.add_documents(given, ids=ids).ids
+        texts[source + name] = added
+        assert chain(few) == chain(many), step

@@ -209,8 +209,11 @@ class SiblingLinker(PairLinker):
     ) -> FoundPairs:
         """Return pairs of the new nodes and of their neighbours, whose own neighbours changed."""
         given = {node.key for node in new}
+        by_source = defaultdict[str, list[int]](list)
+        for node in new:
+            by_source[node.source].append(node.key)
         found: list[Pair] = []
-        for keys in store.in_order(sorted({node.source for node in new})).values():
+        for keys in store.in_order(by_source).values():
             pairs = list(pairwise(keys))
             touched = {key for pair in pairs if not given.isdisjoint(pair) for key in pair}
             found += (pair for pair in pairs if not touched.isdisjoint(pair))
@@ -229,7 +232,7 @@ class LinkLinker(PairLinker):
         keys = [node.key for node in new]
         incoming, doubtful = list[Pair](), set[Pair]()
         if before != 0:
-            addresses, owners = _read_addressed(keys, store)
+            addresses, owners = self._read_addressed(keys, store)
             incoming = [
                 pair
                 for pair in self._find_incoming(addresses, owners, store)
@@ -251,7 +254,7 @@ class LinkLinker(PairLinker):
         These are owners of addresses that are no longer ambiguous, and targets that have reached a
         limit.
         """
-        _, owners = _read_addressed(leaving, store)
+        _, owners = self._read_addressed(leaving, store)
         freed = find_full_targets(leaving, self.kind, self.settings.max_back_links, store)
         for address, keys in owners.items():
             freed.update(keep_freed([keys], leaving, self._bound_owners(address)))
@@ -280,7 +283,8 @@ class LinkLinker(PairLinker):
     def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
         """Yield pairs ``(node, node that it links to)`` for the nodes ``keys``."""
         references = store.references(keys, terms=False)
-        owners = store.find_addressed(sorted({t for found in references.values() for t in found}))
+        targets = sorted({target for found in references.values() for target in found})
+        owners = store.find_addressed(targets, self._most_owners + 1)
         for key, found in references.items():
             for target in found:
                 yield from (
@@ -314,14 +318,20 @@ class LinkLinker(PairLinker):
         shared = target.startswith("metadata:")
         return self.settings.max_chunks_per_term if shared else self.settings.max_owners
 
+    @property
+    def _most_owners(self) -> int:
+        return max(self.settings.max_chunks_per_term, self.settings.max_owners)
 
-def _read_addressed(
-    keys: Sequence[int], store: LinkQueries
-) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
-    """Read the addresses of each of the nodes ``keys``, and all nodes of each address."""
-    addresses = store.addresses(keys)
-    found = store.find_addressed(sorted({a for own in addresses.values() for a in own}))
-    return addresses, found
+    def _read_addressed(
+        self, keys: Sequence[int], store: LinkQueries
+    ) -> tuple[dict[int, list[str]], dict[str, list[int]]]:
+        """Read the addresses of each of the nodes ``keys``, and the nodes of each address.
+
+        Of more nodes than may share an address without ``keys``, some are left out.
+        """
+        addresses = store.addresses(keys)
+        targets = sorted({address for own in addresses.values() for address in own})
+        return addresses, store.find_addressed(targets, self._most_owners + len(keys) + 1)
 
 
 NearestNeighbours = Callable[[LinkQueries, str, int], Sequence[tuple[int, float]]]

@@ -1,8 +1,7 @@
 """Replays of logs: their questions are asked again, and what is known of them is learned."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.calls import describe_turn, limit_waiting, run, trace_retrieval
 from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.processes import compute_ahead
 from crabpath_retrievers.core.query import parse_namespace, parse_path, require_flags
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import InvalidInputError
@@ -209,15 +209,8 @@ class Replay:
         While a part is used, the next one is embedded.
         """
         lines = self._pass_over(hash_lines(read_lines(sessions)), done)
-        with ThreadPoolExecutor(1, "crabpath-replay") as thread:
-            coming = deque[Future[list[_Row]]]()
-            for part in split_batches(lines, _EMBEDDED):
-                rows = [_parse(*line) for line in part]
-                coming.append(thread.submit(self._embed, rows))
-                if len(coming) > 1:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
+        parts = ([_parse(*line) for line in part] for part in split_batches(lines, _EMBEDDED))
+        return compute_ahead(self._embed, parts, "crabpath-replay")
 
     def _pass_over(
         self, lines: Iterable[tuple[ReplayLine, str]], done: ReplayCheckpoint

@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import zip_longest
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
@@ -525,14 +527,41 @@ _NODES = CompiledSelect(
 
 _FEW = 256  # values
 
-_IN_ORDER = CompiledSelect(
+_PLACES = (
     sa.select(contents.c.source, contents.c.document, contents.c.position, contents.c.node)
     .join(nodes, nodes.c.key == contents.c.node)
+    .where(nodes.c.owner == 0)
+)
+_IN_ORDER = CompiledSelect(
+    _PLACES.where(contents.c.source.in_(sa.bindparam("values", expanding=True)))
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
+    .offset(sa.literal_column("0", sa.Integer))  # else SQLite is given a value for it
+)
+_OF_SOURCE = contents.c.source == sa.bindparam("source")
+_LOW, _HIGH = (sa.bindparam(name, type_=sa.BigInteger) for name in ("low", "high"))
+_AROUND = CompiledSelect(_PLACES.where(_OF_SOURCE, contents.c.node.between(_LOW, _HIGH)))
+_BEYOND = CompiledSelect(
+    _PLACES.with_only_columns(contents.c.document, sa.func.min(contents.c.node))
     .where(
-        contents.c.source.in_(sa.bindparam("values", expanding=True)),
-        nodes.c.owner == 0,
+        _OF_SOURCE,
+        contents.c.document.in_(sa.bindparam("documents", expanding=True)),
+        sa.not_(contents.c.node.between(_LOW, _HIGH)),
+    )
+    .group_by(contents.c.document)
+)
+_ENDS = CompiledSelect(
+    sa.select(
+        *(
+            sa.exists().where(_OF_SOURCE, is_beyond).correlate(None)
+            for is_beyond in (contents.c.node < _LOW, contents.c.node > _HIGH)
+        )
     )
 )
+_MANY_CHUNKS = 4096  # of the sources of a batch, which are not all read for it
+_BESIDE = 2  # chunks before and after: the neighbours of a new chunk get another neighbour
+_ALL = 2**62
+_WIDEST = 4096  # range of keys in which they are looked for
+_NEAR = 64  # keys on either side within which the neighbours of a chunk are looked for
 
 # A name is stored as its tokens with a space between, which sorts before every letter.
 _LONGER_NAMES = """
@@ -552,18 +581,18 @@ _JSON_ROWS = {
     "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
 }
 
-_FEW_REFERRING = {
+_FEW_HOLDERS = {
     "sqlite": """
 SELECT value, (
     SELECT group_concat(node) FROM (
-        SELECT node FROM crabpath_references WHERE address = value ORDER BY node LIMIT :most
+        SELECT node FROM {table} WHERE address = value ORDER BY node LIMIT :most
     )
 ) FROM json_each(:given)
 """,
     "postgresql": """
 SELECT value, (
     SELECT string_agg(CAST(node AS text), ',') FROM (
-        SELECT node FROM crabpath_references WHERE address = value ORDER BY node LIMIT :most
+        SELECT node FROM {table} WHERE address = value ORDER BY node LIMIT :most
     ) AS few
 ) FROM (SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value) AS given
 """,
@@ -676,9 +705,9 @@ class LinkQueries(Queries):
         distinct = list(dict.fromkeys(phrases))
         return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
-    def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the nodes that link targets lead to, by target."""
-        return self._group(addresses.c.address, addresses.c.node, targets)
+    def find_addressed(self, targets: Sequence[str], most: int) -> dict[str, list[int]]:
+        """Find the nodes that each link target leads to: at most ``most`` keys in order."""
+        return self._find_few(addresses, targets, most)
 
     def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Link targets that lead to these nodes, by key."""
@@ -690,10 +719,13 @@ class LinkQueries(Queries):
 
     def find_few_referring(self, targets: Sequence[str], most: int) -> dict[str, list[int]]:
         """Find the nodes that refer to each target: at most ``most`` keys in order, by target."""
+        return self._find_few(references, targets, most)
+
+    def _find_few(self, table: sa.Table, targets: Sequence[str], most: int) -> dict[str, list[int]]:
         if not targets:
             return {}
         with self._store.connect() as connection:
-            query = _FEW_REFERRING[connection.dialect.name]
+            query = _FEW_HOLDERS[connection.dialect.name].format(table=table.name)
             given = {"given": json.dumps(targets), "most": most}
             rows = connection.execute(sa.text(query), given)
             return {target: sorted(map(int, found.split(","))) for target, found in rows if found}
@@ -703,17 +735,68 @@ class LinkQueries(Queries):
         found = self._group(references.c.node, references.c.address, keys)
         return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
-    def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
-        """Read the keys of the chunks of each source, in the order of the text.
+    def in_order(self, near: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
+        """Read keys of the chunks of each source in ``near``, in the order of the text.
 
         Documents of one source are in the order in which they were added, chunks by position.
+
+        Args:
+            near: Keys of chunks by their source. Of a source with thousands of chunks only a part
+                is read, with these and the two before and after each, where the keys of its
+                documents show where they are.
         """
-        rows = list(self._lookup(_IN_ORDER, sources))
-        first: dict[tuple[str, str], int] = {}
-        for source, document, _, key in rows:
-            first[source, document] = min(key, first.get((source, document), key))
-        rows.sort(key=lambda row: (row[0], first[row[0], row[1]], row[2], row[3]))
-        return _group_by_key((source, key) for source, _, _, key in rows)
+        found = dict[str, list[int]]()
+        most = _MANY_CHUNKS + sum(map(len, near.values()))
+        for part in split_batches(near):
+            rows = self._run(_IN_ORDER, values=part, most=most + 1)
+            if len(rows) <= most:
+                found |= _sort_by_source(rows)
+                continue
+            for source in part:
+                around = self._read_around(source, near[source])
+                if around is None:
+                    whole = self._read_source(source)
+                    places = np.flatnonzero(np.isin(whole, [*near[source]]))
+                    start, end = max(0, places[0] - _BESIDE), places[-1] + _BESIDE + 1
+                    around = whole[start:end].tolist()
+                found[source] = around
+        return found
+
+    def _read_source(self, source: str) -> NDArray[np.int64]:
+        """Read the keys of all chunks of a source, in order."""
+        rows = self._run(_IN_ORDER, values=[source], most=_ALL)
+        return np.array(_sort_by_source(rows)[source], dtype=np.int64)
+
+    def _read_around(self, source: str, keys: Collection[int]) -> list[int] | None:
+        """Read a part of :meth:`in_order`; None if the chunks ``keys`` are not close together.
+
+        Documents that were added one after the other, and whose chunks are all in a range of keys,
+        are in this order side by side.
+        """
+        low, high = min(keys) - _NEAR, max(keys) + _NEAR
+        if high - low > _WIDEST:
+            return None
+        scope: dict[str, Any] = {"source": source, "low": low, "high": high}
+        rows = self._run(_AROUND, **scope)
+        ((has_before, has_after),) = self._run(_ENDS, **scope)
+        first = dict[str, int]()
+        for _, document, _, key in rows:
+            first[document] = min(key, first.get(document, key))
+        end = _ALL
+        for part in split_batches(first):
+            for document, lowest in self._run(_BEYOND, documents=part, **scope):
+                begun = first.pop(document)
+                if lowest > high:  # it ends after the range
+                    end = min(end, begun)
+        whole = [row for row in rows if first.get(row[1], _ALL) < end]
+        run = _sort_by_source(whole).get(source, [])
+        given = set(keys)
+        places = [place for place, key in enumerate(run) if key in given]
+        if len(places) < len(given):
+            return None
+        is_first = places[0] >= _BESIDE or not has_before
+        is_last = len(run) - places[-1] > _BESIDE or not has_after
+        return run if is_first and is_last else None
 
     def find_ends(self, keys: Sequence[int], kind: int) -> set[tuple[int, int]]:
         """Find the edges of a kind that leave these nodes, as pairs ``(source, target)``."""
@@ -734,6 +817,13 @@ class RememberedLinks(LinkQueries):
         super().__init__(store, fulltext)
         self._names: dict[str, str | None] = {}
         self._seconds: dict[str, set[str]] = {}
+        self._source: tuple[str, NDArray[np.int64]] | None = None
+
+    def _read_source(self, source: str) -> NDArray[np.int64]:
+        """Override :class:`LinkQueries`: the last source is remembered."""
+        if self._source is None or self._source[0] != source:
+            self._source = source, super()._read_source(source)
+        return self._source[1]
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
         """Override :class:`LinkQueries`: names are remembered."""
@@ -825,6 +915,17 @@ def _remember(
         known.update(dict.fromkeys(new))
         known.update(look_up(new))
     return {word: value for word in wanted if (value := known[word]) is not None}
+
+
+def _sort_by_source(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[int]]:
+    """Sort rows of ``_PLACES`` as :meth:`LinkQueries.in_order`; return keys by source."""
+    begun: dict[tuple[str, str], int] = {}
+    by_key = sorted(rows, key=itemgetter(3))
+    places = [
+        (source, begun.setdefault((source, document), key), position, key)
+        for source, document, position, key in by_key
+    ]
+    return _group_by_key((source, key) for source, _, _, key in sorted(places))
 
 
 def _group_by_key(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:
