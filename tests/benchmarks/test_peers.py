@@ -7,6 +7,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from benchmarks.costs import SYSTEMS, measure_costs
 from benchmarks.peer_sizes import measure_sizes
 from benchmarks.peers import PARTS, measure_peers
 from crabpath_lab import Dataset
@@ -69,3 +70,16 @@ def test_passages_are_made_where_a_set_has_too_few():
     assert [(row[0], row[1]) for row in rows] == [("3", "Chroma"), ("30", "Chroma")]
     assert rows[0][-1] == "1.000"
     assert all(float(row[3].split()[0]) > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_costs_are_told_of_each_store_and_of_the_embedder():
+    """An unused database has no rows: each passage takes space, and each question time."""
+    head, *rows = measure_costs(SET, DeterministicFakeEmbedding(size=384), limit=2)
+    columns = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert len(head.splitlines()[0].split("|")) == len(columns[0]) + 2
+    assert [row[0] for row in columns] == [*SYSTEMS, "the embedder, beside each of them"]
+    numbers = [[float(cell.replace(",", "")) for cell in row[1:]] for row in columns]
+    for disk, _, indexing, query, *cents in numbers[:-1]:
+        assert min(disk, indexing, query, *cents) > 0
+    assert numbers[-1][0] == 0
