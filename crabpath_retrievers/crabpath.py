@@ -59,7 +59,6 @@ from crabpath_retrievers.memory.documents import (
     forget_documents,
     get_documents,
     list_documents,
-    refresh_wrapped,
     to_unit_vectors,
 )
 from crabpath_retrievers.memory.learning import (
@@ -585,7 +584,9 @@ class CrabPath(MemoryPart):
             store.add_documents(documents)
             memory.refresh().added
         """
-        return refresh_wrapped(self._services, documents)
+        part = load_part("crabpath_retrievers.parts.wrapping")
+        report: IngestReport = part.refresh_wrapped(self._services, documents)
+        return report
 
     def forget(
         self,

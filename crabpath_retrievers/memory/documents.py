@@ -21,13 +21,11 @@ from crabpath_retrievers.core.query import (
     parse_texts,
     require_count,
     require_flags,
-    require_list,
 )
 from crabpath_retrievers.core.records import Node, Vector, compare_vectors
 from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, NotFoundError
-from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
-from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.ingest.chunking import to_json_safe
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.corrections import mark_corrections
 from crabpath_retrievers.retrieval.search import (
@@ -43,8 +41,6 @@ from crabpath_retrievers.storage.write.learned import drop_answers
 from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.base import require_deleting
 from crabpath_retrievers.vectors.embedder import to_unit_vector
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
-from crabpath_retrievers.vectors.opening import wrapped_store
 
 _log = logging.getLogger(__name__)
 
@@ -166,34 +162,6 @@ def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
 
 def _to_document(node: Node) -> Document:
     return Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
-
-
-def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
-    """Read a wrapped vector store again; as ``CrabPath.refresh``."""
-    index = services.index
-    if not (isinstance(index, VectorStoreIndex) and wrapped_store(services.store.catalog.meta())):
-        msg = (
-            "this memory wraps no vector store, so there is nothing to refresh it from: "
-            "use add_documents or sync"
-        )
-        raise ConfigurationError(msg)
-    if documents is None and not index.lists:
-        msg = (
-            f"{index.description} cannot list its documents: "
-            "pass them with their ids as refresh(documents=...)"
-        )
-        raise ConfigurationError(msg)
-    checked = None if documents is None else require_list("documents", documents)
-    if not all(getattr(document, "id", None) for document in checked or ()):
-        msg = "the documents of a wrapped store need their ids: set Document.id on each"
-        raise ConfigurationError(msg)
-    services.identity.verify()
-    chunking = Chunking(services.settings.ingest, split=False)
-    report = services.ingest.adopt(
-        index.documents() if checked is None else checked, chunking=chunking
-    )
-    index.unknown_reported = False
-    return report
 
 
 class Forgotten(int):

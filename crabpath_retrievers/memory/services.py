@@ -68,7 +68,6 @@ from crabpath_retrievers.vectors.embedder import (
     read_identity,
     to_unit_vector,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import (
     OWN,
     VectorPlace,
@@ -260,8 +259,8 @@ class Services:
         with ExitStack() as undo:
             opened = _open_graph(place, vectors, replica, settings, undo)
             store, index, meta = _open_stores(opened, vectors, limit, undo)
-            plain = isinstance(index, VectorStoreIndex)
-            embedder.use_by_default(read_identity(meta), plain=plain)
+            is_plain = index.place["kind"] == "wrapped"  # it embeds documents by itself
+            embedder.use_by_default(read_identity(meta), plain=is_plain)
             services = cls(
                 store,
                 index,
@@ -272,7 +271,7 @@ class Services:
                 linkers=linkers,
                 reindex=reindex,
             )
-            wraps = wrapped_store(meta) and isinstance(index, VectorStoreIndex)
+            wraps = wrapped_store(meta) and is_plain
             if reindex or wraps or int(meta.get("nodes", 0)) == 0:
                 services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.

@@ -33,7 +33,6 @@ from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     peek_collection,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 
 class ChromaClient(Protocol):
@@ -119,9 +118,8 @@ def open_index(
 ) -> VectorIndex:
     """Open the index that ``vectors`` describes; None opens the one that the memory remembers."""
     if is_pgvector(vectors, meta):
-        index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
-            store
-        )
+        index: VectorIndex
+        index = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(store)
         return index
     if vectors is None and is_url(location):
         raise ConfigurationError(_NO_VECTORS)
@@ -131,7 +129,8 @@ def open_index(
     if isinstance(vectors, str):
         return ChromaIndex.at_url(vectors)
     if isinstance(vectors, VectorStore):
-        return VectorStoreIndex(vectors)
+        index = load_part("crabpath_retrievers.parts.vector_store").VectorStoreIndex(vectors)
+        return index
     if hasattr(vectors, "get_or_create_collection"):
         return ChromaIndex.from_client(cast("Any", vectors))
     if isinstance(vectors, VectorIndex):
