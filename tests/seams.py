@@ -19,11 +19,11 @@ from crabpath_retrievers.core import changes
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.parts import bulk, store_kinds, vector_store
+from crabpath_retrievers.parts import bulk, schema_upgrades, store_kinds, vector_store
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
-from crabpath_retrievers.storage import GraphStore, migrations, sql_tools
+from crabpath_retrievers.storage import GraphStore, sql_tools
 from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
 from crabpath_retrievers.storage.read import walk as corpus
@@ -48,7 +48,7 @@ _BOUNDS = {
     "asked_before_copying": (corpus, "_ASKED_OFTEN"),
     "copied": (corpus, "_MOST_COPIED"),
     "schema_version": (store_module, "SCHEMA_VERSION"),
-    "schema_steps": (migrations, "STEPS"),
+    "schema_steps": (schema_upgrades, "STEPS"),
 }
 _WRAPPED = {
     "open_engine": (store_module, "open_engine"),

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.replica import Replica, ReplicaState
 
 SCHEMA_VERSION = 6
-"""Version of the tables in ``storage.schema``: the latest of ``storage.migrations``."""
+"""Version of the tables in ``storage.schema``: the latest of ``parts.schema_upgrades``."""
 
 DEFAULT_MAX_LAG = 5.0
 """Seconds that a replica may be behind."""
@@ -104,9 +104,8 @@ def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
         )
         raise SchemaVersionError(msg)
     elif found < SCHEMA_VERSION:
-        from crabpath_retrievers.storage.migrations import upgrade_schema
-
-        upgrade_schema(connection, found, SCHEMA_VERSION)
+        part = load_part("crabpath_retrievers.parts.schema_upgrades")
+        part.upgrade_schema(connection, found, SCHEMA_VERSION)
         written = meta.update().where(meta.c.name == _NAME).values(value=str(SCHEMA_VERSION))
         connection.execute(written)
 
