@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     )
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
-    from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.learning import MemoryLearning, MemoryNamespaces
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
     from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
     from crabpath_retrievers.parts.explain import Explanation
+    from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -206,11 +206,11 @@ _MODULES = {
     ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
-    "learning.lift": "Lift ShadowLift",
     "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
     "memory.learning": "MemoryLearning MemoryNamespaces",
     "memory.services": "Readiness",
+    "parts.operation.lift": "Lift ShadowLift",
     "parts.operation.maintenance.runner": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
     "parts.operation.maintenance.doctor": "Diagnosis Finding examine",

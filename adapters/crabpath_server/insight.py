@@ -22,7 +22,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreLockedError,
 )
-from crabpath_retrievers.learning.lift import Lift, ShadowLift
+from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift
 from crabpath_retrievers.parts.operation.maintenance import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
     MAINTENANCE_STEPS,

@@ -6,7 +6,7 @@ import typer
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import documents, feedback, queries
-from crabpath_retrievers.cli.commands import Commands, Program, add_commands, add_group, add_parts
+from crabpath_retrievers.cli.commands import Commands, Program, add_commands, add_parts
 
 app = typer.Typer(
     cls=Program,
@@ -56,24 +56,8 @@ _COMMANDS: dict[str, Commands] = {
         "correct": feedback.run_correct,
         "undo": feedback.run_undo,
         "learn": feedback.run_learn,
-        "lift": feedback.show_report,
-        "report": feedback.show_report,
     },
 }
 for panel, commands in _COMMANDS.items():
     add_commands(app, panel, commands)
-add_group(
-    app,
-    "Operate",
-    "history",
-    "Snapshots of what a namespace has learned; freezing it.",
-    {
-        "snapshot": feedback.take_snapshot,
-        "delete": feedback.delete_snapshot,
-        "list": feedback.list_snapshots,
-        "restore": feedback.restore_snapshot,
-        "freeze": feedback.freeze_namespace,
-        "unfreeze": feedback.unfreeze_namespace,
-    },
-)
 add_parts(app)

@@ -27,13 +27,6 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.lift import (
-    Lift,
-    LiftGrouping,
-    ShadowLift,
-    measure_lift,
-    measure_shadow,
-)
 from crabpath_retrievers.learning.recorder import LearningTally
 from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
@@ -47,9 +40,11 @@ from crabpath_retrievers.storage.write.learned import drop_said
 from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:
+    from crabpath_retrievers.parts.operation.lift import Lift, LiftGrouping, ShadowLift
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
 
 
+_LIFT = "crabpath_retrievers.parts.operation.lift"
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
 
 
@@ -163,7 +158,9 @@ class MemoryLearning(MemoryPart):
         with limit_waiting(self._services.settings.time_limit):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
-    def lift(self, *, namespace: str | None = None, by: LiftGrouping = "namespace") -> list[Lift]:
+    def lift(
+        self, *, namespace: str | None = None, by: "LiftGrouping" = "namespace"
+    ) -> "list[Lift]":
         """Measure the gain of learning: returned documents against the ranking before any lesson.
 
         Each turn after the first lesson records both. Those count whose feedback names
@@ -188,11 +185,12 @@ class MemoryLearning(MemoryPart):
         """
         scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
-            return measure_lift(self._services.store, scope, by)
+            found: list[Lift] = load_part(_LIFT).measure_lift(self._services.store, scope, by)
+        return found
 
     def shadow_lift(
-        self, *, namespace: str | None = None, by: LiftGrouping = "namespace"
-    ) -> list[ShadowLift]:
+        self, *, namespace: str | None = None, by: "LiftGrouping" = "namespace"
+    ) -> "list[ShadowLift]":
         """Compare the ranks of used documents in a shadow and in the present retriever.
 
         Those count whose feedback says that they were used in a success, or are relevant. The bias
@@ -216,7 +214,10 @@ class MemoryLearning(MemoryPart):
         scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
             self._services.settle_shadows()
-            return measure_shadow(self._services.store, scope, by)
+            found: list[ShadowLift] = load_part(_LIFT).measure_shadow(
+                self._services.store, scope, by
+            )
+        return found
 
     @trace_memory("update_memory", lambda receipts: count_records(len(receipts)))
     def undo_all(

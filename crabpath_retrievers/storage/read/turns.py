@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from crabpath_retrievers.core.calls import look_again
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
-from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
+from crabpath_retrievers.core.records import Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
@@ -27,7 +27,6 @@ from crabpath_retrievers.storage.sql_tools import (
     Queries,
     decode_rows,
     decode_vector,
-    split_batches,
 )
 
 
@@ -93,33 +92,6 @@ class Precedent(NamedTuple):
     stated: bool
 
 
-class JudgedTurn(NamedTuple):
-    """A turn with two rankings, and one feedback that tells which of them is better.
-
-    Attributes:
-        id, namespace: Of the turn; the name of the namespace.
-        created: Seconds since the epoch.
-        source: Who gave the feedback.
-        relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
-        used: The same, of what it says was used.
-        first: Ids of what the ranking by what was learned returned or would have, best first; of
-            a shadow, of what was shown.
-        other: Ids of what the ranking before any lesson returned or would have, best first; of a
-            shadow, of what the memory would have returned.
-        teams: Which ranking drafted each document, where both answered, as in ``Turn.teams``.
-    """
-
-    id: str
-    namespace: str
-    created: float
-    source: str
-    relevant: tuple[str, ...]
-    used: tuple[str, ...]
-    first: tuple[str, ...]
-    other: tuple[str, ...]
-    teams: dict[str, str]
-
-
 # Of several feedbacks about a turn, one.
 _CONSUMER = (
     sa.select(sa.func.max(consumed_turns.c.feedback))
@@ -138,7 +110,6 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     )
 
 
-_AT_ONCE = 200  # turn records in memory
 _QUERY = re.compile(r'"query": ?("(?:[^"\\]|\\.)*")')  # in a record, before all texts of others
 _MOST_PRECEDENTS = 500  # newest verdicts among which those on similar questions are looked for
 WAIT_FOR_TURN = 1.0
@@ -155,7 +126,7 @@ _SELECT_TURN = (
     .offset(0)
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
-_VERDICTS = (
+VERDICTS = (
     sa.select(turns.c.id, turns.c.arm, namespaces.c.name, feedback.c.payload)
     .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
     .join(namespaces, namespaces.c.key == turns.c.namespace)
@@ -165,6 +136,7 @@ _VERDICTS = (
     )
     .order_by(feedback.c.sequence)
 )
+"""Turns with the feedback that was learned from them: id, arm, namespace, payload."""
 _KNOWN = CompiledSelect(
     sa.select(turns.c.clock)
     .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
@@ -239,7 +211,7 @@ class TurnLog(Queries):
 
         The feedback that was given first comes first.
         """
-        rows = self._rows_in(_VERDICTS, turns.c.id, ids)
+        rows = self._rows_in(VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
 
     def find_precedents(
@@ -284,40 +256,6 @@ class TurnLog(Queries):
             stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
             found.append(Precedent(query, near, name, *who, at, credit, stated))
         return sorted(found, key=lambda one: (-one.similarity, -one.created))
-
-    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
-        """Find the turns whose feedback compares two rankings, each with that feedback.
-
-        A turn with several such feedbacks is listed for each; undone feedback does not count. The
-        turns are those after a lesson whose labels are independent of what was shown; if
-        ``shadow``, those of a shadow, where documents ``used`` in a success count as labels.
-        """
-        self._store.flush()
-        query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
-        given: dict[str, list[tuple[str, Feedback]]] = {}
-        for turn, arm, name, payload in self._rows(query):
-            said = Feedback.from_record(payload)
-            is_told = (shadow or arm == DRAFT_ARM) and said.outcome > 0 and said.used
-            if said.relevant or is_told:
-                given.setdefault(turn, []).append((name, said))
-        found: list[JudgedTurn] = []
-        select = sa.select(turns.c.id, turns.c.created, turns.c.record)
-        for part in split_batches(given, _AT_ONCE):
-            for turn, created, text in self._rows_in(select, turns.c.id, part):
-                record = from_json(text)
-                if (other := record.get("shadow" if shadow else "frozen")) is None:
-                    continue
-                shown = record.get("shown") or {}
-                first = shown.values() or [item["node"] for item in record["returned"]]
-                if record.get("learned") is not None:
-                    first = record["learned"]
-                rankings, teams = (tuple(first), tuple(other)), record.get("teams") or {}
-                for name, said in given[turn]:
-                    told = (said.relevant or (), said.used or () if said.outcome > 0 else ())
-                    relevant, used = (tuple(shown.get(one, one) for one in ids) for ids in told)
-                    named = relevant, used, *rankings
-                    found.append(JudgedTurn(turn, name, created, said.source, *named, teams))
-        return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:

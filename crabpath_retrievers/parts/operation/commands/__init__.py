@@ -1,14 +1,29 @@
-"""Commands that operate a memory: checks, maintenance, archives, replays."""
+"""Commands that operate a memory: checks, maintenance, archives, replays, snapshots, lift."""
 
 import typer
 
 from crabpath_retrievers.cli.commands import Commands, add_commands, add_group
-from crabpath_retrievers.parts.operation.commands import maintenance, transfer
+from crabpath_retrievers.parts.operation.commands import learning, maintenance, transfer
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_commands(app, "Feedback", {"replay": transfer.run_replay})
+    reports: Commands = {
+        "lift": learning.show_report,
+        "report": learning.show_report,
+        "replay": transfer.run_replay,
+    }
+    add_commands(app, "Feedback", reports)
+    history: Commands = {
+        "snapshot": learning.take_snapshot,
+        "delete": learning.delete_snapshot,
+        "list": learning.list_snapshots,
+        "restore": learning.restore_snapshot,
+        "freeze": learning.freeze_namespace,
+        "unfreeze": learning.unfreeze_namespace,
+    }
+    summary = "Snapshots of what a namespace has learned; freezing it."
+    add_group(app, "Operate", "history", summary, history)
     checks: Commands = {
         "ready": maintenance.run_ready,
         "health": maintenance.run_health,
