@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
     from crabpath_retrievers.parts.operation.migrate import migrate
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+    from crabpath_retrievers.parts.operation.snapshots import Snapshot
     from crabpath_retrievers.parts.operation.transfer.export import ExportResult
     from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
         RoutingResult,
         SoftmaxRouter,
     )
-    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
+    from crabpath_retrievers.storage.read.history import FeedbackRecord
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
@@ -219,6 +220,7 @@ _MODULES = {
     "parts.operation.memory_transfer": "MemoryTransfer",
     "parts.operation.migrate": "migrate",
     "parts.operation.replay": "ReplayCheck ReplayReport",
+    "parts.operation.snapshots": "Snapshot",
     "parts.operation.transfer.export": "ExportResult",
     "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
@@ -237,7 +239,7 @@ _MODULES = {
     "routing": (
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
-    "storage.read.history": "FeedbackRecord Snapshot",
+    "storage.read.history": "FeedbackRecord",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",

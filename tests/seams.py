@@ -110,6 +110,7 @@ def wrap_function(patch: pytest.MonkeyPatch, what: Any, wrap: Callable[..., Any]
 _WRITERS_OF_PARTS = (
     "crabpath_retrievers.parts.operation.maintenance.changes",
     "crabpath_retrievers.parts.operation.reembedding",
+    "crabpath_retrievers.parts.operation.snapshots",
     "crabpath_retrievers.parts.operation.transfer.fill",
     "crabpath_lab.ab.state",
     "benchmarks.speed.clock",

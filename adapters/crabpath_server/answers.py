@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_
 from pydantic_core import CoreSchema
 
 from crabpath_retrievers.parts.operation.lift import Lift
+from crabpath_retrievers.parts.operation.snapshots import Snapshot
 from crabpath_retrievers.parts.typed_graph import NodeInfo, WeightMove
 from crabpath_retrievers.parts.typed_graph.follow import WeighedEdge
-from crabpath_retrievers.storage.read.history import Snapshot
 
 TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
 AuthorityName = Literal["overlay", "canonical", "constitutional"]

@@ -32,7 +32,7 @@ from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank import Evidence
-from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
+from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.storage.read.turns import Precedent
 from crabpath_retrievers.storage.write.history import set_frozen
@@ -42,10 +42,12 @@ from crabpath_retrievers.storage.write.weights import set_authority
 if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.lift import Lift, LiftGrouping, ShadowLift
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+    from crabpath_retrievers.parts.operation.snapshots import Snapshot
 
 
 _LIFT = "crabpath_retrievers.parts.operation.lift"
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
+_SNAPSHOTS = "crabpath_retrievers.parts.operation.snapshots"
 
 
 class MemoryLearning(MemoryPart):
@@ -435,14 +437,16 @@ class MemoryNamespaces(MemoryPart):
             NotFoundError: There is no such namespace.
             InvalidInputError: The name exists already or cannot be used.
         """
-        return self._services.history.snapshot(namespace, name)
+        taken: str = load_part(_SNAPSHOTS).take_snapshot(self._services.history, namespace, name)
+        return taken
 
-    def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
+    def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> "list[Snapshot]":
         """List the snapshots of a namespace, newest first; None lists those of all namespaces."""
         scope = None if namespace is None else parse_namespace(namespace)
-        return self._services.store.history.snapshots(scope)
+        found: list[Snapshot] = load_part(_SNAPSHOTS).list_snapshots(self._services.store, scope)
+        return found
 
-    def restore(self, snapshot: str, *, namespace: str | None = None) -> Snapshot:
+    def restore(self, snapshot: str, *, namespace: str | None = None) -> "Snapshot":
         """Reset what a namespace has learned to what it was at a snapshot.
 
         Documents do not change; documents deleted since are ignored. Feedback recorded after the
@@ -459,7 +463,9 @@ class MemoryNamespaces(MemoryPart):
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        return self._services.history.restore(snapshot, namespace)
+        part, history = load_part(_SNAPSHOTS), self._services.history
+        restored: Snapshot = part.restore_snapshot(history, snapshot, namespace)
+        return restored
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
         """Delete a snapshot, looked up as by :meth:`restore`.
@@ -467,7 +473,7 @@ class MemoryNamespaces(MemoryPart):
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        self._services.history.delete(snapshot, namespace)
+        load_part(_SNAPSHOTS).delete_snapshot(self._services.history, snapshot, namespace)
 
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Stop a namespace from learning: its feedback is refused from now on.

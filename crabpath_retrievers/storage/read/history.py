@@ -21,7 +21,6 @@ from crabpath_retrievers.storage.schema import (
     feedback,
     feedback_effects,
     namespaces,
-    snapshots,
     turns,
 )
 from crabpath_retrievers.storage.sql_tools import ListPlace, Queries
@@ -120,25 +119,6 @@ class StoredEffects(NamedTuple):
     later: tuple[float, ...]
     episodes: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-class Snapshot(NamedTuple):
-    """A snapshot of the learned state of a namespace.
-
-    Attributes:
-        id: Id within the store.
-        name: Its name; None without one.
-        created: Seconds since the epoch.
-        learned: Version of the namespace.
-        size: Size in bytes.
-    """
-
-    id: str
-    namespace: str
-    name: str | None
-    created: float
-    learned: int
-    size: int
 
 
 _LEARNED_FROM = (
@@ -269,24 +249,6 @@ class HistoryQueries(Queries):
             tuple(identity for identity, *_ in episodes),
             tuple(made["note"] for made in notes),
         )
-
-    def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
-        """List the snapshots of a namespace, newest first; None lists those of all."""
-        query = (
-            sa.select(
-                snapshots.c.id,
-                namespaces.c.name.label("namespace"),
-                snapshots.c.name,
-                snapshots.c.created,
-                snapshots.c.version,
-                sa.func.length(snapshots.c.content),
-            )
-            .join(namespaces, namespaces.c.key == snapshots.c.namespace)
-            .order_by(snapshots.c.created.desc())
-        )
-        if namespace is not None:
-            query = query.where(namespaces.c.name == namespace)
-        return [Snapshot(*row) for row in self._rows(query)]
 
 
 def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:

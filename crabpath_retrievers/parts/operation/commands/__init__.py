@@ -15,10 +15,10 @@ def register(app: typer.Typer) -> None:
     }
     add_commands(app, "Feedback", reports)
     history: Commands = {
-        "snapshot": learning.take_snapshot,
-        "delete": learning.delete_snapshot,
-        "list": learning.list_snapshots,
-        "restore": learning.restore_snapshot,
+        "snapshot": learning.run_snapshot,
+        "delete": learning.run_delete_snapshot,
+        "list": learning.show_snapshots,
+        "restore": learning.run_restore,
         "freeze": learning.freeze_namespace,
         "unfreeze": learning.unfreeze_namespace,
     }

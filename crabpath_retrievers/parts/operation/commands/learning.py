@@ -20,7 +20,15 @@ from crabpath_retrievers.cli.commands import (
 from crabpath_retrievers.core.query import parse_namespace
 from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.learning.undo import LearningHistory
 from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift, measure_lift, measure_shadow
+from crabpath_retrievers.parts.operation.snapshots import (
+    delete_snapshot,
+    list_snapshots,
+    restore_snapshot,
+    take_snapshot,
+)
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.history import set_frozen
 
 _OF_SHADOW = (
@@ -91,7 +99,7 @@ SnapshotName = Annotated[
 ]
 
 
-def take_snapshot(
+def run_snapshot(
     name: Annotated[str | None, typer.Argument(help="A name to find it by.")] = None,
     *,
     namespace: OneNamespace = "default",
@@ -99,11 +107,15 @@ def take_snapshot(
 ) -> Output:
     """Save all that a namespace has learned up to now."""
     with existing_store(store) as opened:
-        identity = StandaloneLearner(opened).recorder.history.snapshot(namespace, name)
+        identity = take_snapshot(_get_history(opened), namespace, name)
     return Output({"snapshot": identity}, [identity])
 
 
-def delete_snapshot(
+def _get_history(store: GraphStore) -> LearningHistory:
+    return StandaloneLearner(store).recorder.history
+
+
+def run_delete_snapshot(
     snapshot: SnapshotName,
     namespace: OneNamespace = "default",
     yes: Yes = False,
@@ -112,15 +124,15 @@ def delete_snapshot(
     """Delete a snapshot."""
     confirm_deletion(f"Delete the snapshot {snapshot}? This cannot be undone.", yes=yes)
     with existing_store(store) as opened:
-        identity = StandaloneLearner(opened).recorder.history.delete(snapshot, namespace)
+        identity = delete_snapshot(_get_history(opened), snapshot, namespace)
     return Output({"deleted": identity}, [f"{identity} deleted"])
 
 
-def list_snapshots(namespace: Within = None, store: Store = DEFAULT_STORE) -> Output:
+def show_snapshots(namespace: Within = None, store: Store = DEFAULT_STORE) -> Output:
     """List the snapshots of a namespace, or of all."""
     scope = None if namespace is None else parse_namespace(namespace)
     with existing_store(store) as opened:
-        snapshots = opened.history.snapshots(scope)
+        snapshots = list_snapshots(opened, scope)
     columns = ("id", "namespace", "name", "taken", "lessons", "bytes")
     rows = [
         (s.id, s.namespace, s.name or "", format_time(s.created), str(s.learned), str(s.size))
@@ -129,7 +141,7 @@ def list_snapshots(namespace: Within = None, store: Store = DEFAULT_STORE) -> Ou
     return Output([snapshot._asdict() for snapshot in snapshots], [make_table(columns, rows)])
 
 
-def restore_snapshot(
+def run_restore(
     snapshot: SnapshotName,
     namespace: Within = None,
     yes: Yes = False,
@@ -138,7 +150,7 @@ def restore_snapshot(
     """Reset what a namespace has learned to what it was at a snapshot."""
     confirm_deletion(f"Delete all that was learned since the snapshot {snapshot}?", yes=yes)
     with existing_store(store) as opened:
-        restored = StandaloneLearner(opened).recorder.history.restore(snapshot, namespace)
+        restored = restore_snapshot(_get_history(opened), snapshot, namespace)
     name, lessons = escape(restored.namespace), restored.learned
     text = f"{name} was reset to what it had learned from {lessons} lessons"
     return Output(restored._asdict(), [text])
