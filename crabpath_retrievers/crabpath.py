@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -47,7 +46,6 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress, require_progress
 from crabpath_retrievers.learning.notes import NoteQuestion
@@ -547,15 +545,16 @@ class CrabPath(MemoryPart):
         require_flags(allow_empty=allow_empty, dry_run=dry_run)
         require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
-        known = KnownRoots(services.store)
-        documents, scope, skipped = part.read_sources(
-            services, known, sources, roots, allow_empty=allow_empty
+        plan: SyncPlan = part.sync_sources(
+            services,
+            sources,
+            roots,
+            chunking,
+            allow_empty=allow_empty,
+            dry_run=dry_run,
+            progress=progress,
         )
-        nodes = chunking.nodes(chunking.clean(documents))
-        similarity = self.settings.sync.new_version_similarity
-        sync = part.Sync(services.ingest, services.identity, similarity, known, progress)
-        plan: SyncPlan = sync.run(nodes, scope, dry_run=dry_run)
-        return replace(plan, skipped=skipped)
+        return plan
 
     @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:

@@ -6,7 +6,7 @@ gives no usable vector are left out, or refused.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -24,8 +24,6 @@ from crabpath_retrievers.ingest.chunking import (
     make_metadata_id,
     name_first,
 )
-from crabpath_retrievers.ingest.files import SourceFile, read_source
-from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.vectors.embedder import Embedder
 
 _log = logging.getLogger(__name__)
@@ -97,10 +95,6 @@ def warn_of_left_out(labels: Sequence[str]) -> None:
     """Log one warning that names the chunks that are left out, if there are any."""
     if labels:
         _log.warning("%s; left out, add them again to try again", explain_left_out(labels))
-
-
-FILES_AT_ONCE = 32
-"""Files of a part."""
 
 
 @dataclass(slots=True)
@@ -183,52 +177,3 @@ class Part:
         self.files += other.files
         self.skipped |= other.skipped
         self.left_out += other.left_out
-
-
-class PartMaker(NamedTuple):
-    """Makes parts of documents and files.
-
-    ``language`` is that of all texts; None to detect that of each.
-    """
-
-    catalog: Catalog
-    chunking: Chunking
-    embedder: ChunkEmbedder
-    language: str | None
-
-    def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
-        """Split and embed documents; chunks that the store holds unchanged are not embedded again.
-
-        ``skipped`` says why other documents could not be read; None if there are none.
-        """
-        part = Part.of(self.chunking, self.chunking.clean(given))
-        nodes = part.nodes
-        stored = self.catalog.find_chunks(documents={node.document for node in nodes})
-        held = {(chunk.document, chunk.digest) for chunk in stored}
-        new = [node for node in nodes if (node.document, node.digest) not in held]
-        texts = [make_embedding_text(node) for node in new if node.vector is None]
-        embedded, left_out = self.embedder.embed(new)
-        found = {node.id: node for node in embedded}
-        lost = {node.id for node in left_out}
-        return replace(
-            part,
-            nodes=[found.get(node.id, node) for node in nodes if node.id not in lost],
-            words={
-                node.digest: IndexedWords.from_text(node.title, node.content, self.language)
-                for node in embedded
-            },
-            embedded=sum(map(len, texts)),
-            skipped=dict(skipped or {}),
-            left_out=[describe_chunk(node) for node in left_out],
-        )
-
-    def read_files(self, files: Iterable[SourceFile]) -> Part:
-        """Read, split and embed files; those that cannot be read are left out, with the reason."""
-        documents: list[Document] = []
-        skipped: dict[str, str] = {}
-        listed = list(files)
-        for file in listed:
-            found, bad = read_source(file)
-            documents += found
-            skipped |= bad
-        return replace(self.make(documents, skipped), files=len(listed))

@@ -20,8 +20,8 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.parts import (
     ChunkEmbedder,
     Part,
-    PartMaker,
 )
+from crabpath_retrievers.parts.bulk import PartMaker
 from crabpath_retrievers.parts.ray import decode_part, encode_part
 from tests.seams import set_bounds
 

@@ -148,9 +148,7 @@ def list_snapshots(store: Store, namespace: str | None = None) -> list[Snapshot]
         return [Snapshot(*row) for row in connection.execute(query)]
 
 
-def write_snapshot(
-    tx: Transaction, namespace: str, identity: str, name: str | None = None
-) -> None:
+def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
     """Copy the learned state of a namespace to a snapshot with the id ``identity``.
 
     Raises:

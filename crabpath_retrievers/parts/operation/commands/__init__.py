@@ -1,13 +1,14 @@
-"""Commands that operate a memory: checks, maintenance, archives, replays, snapshots, lift."""
+"""Commands that operate a memory: files that change, checks, archives, replays, snapshots, lift."""
 
 import typer
 
 from crabpath_retrievers.cli.commands import Commands, add_commands, add_group
-from crabpath_retrievers.parts.operation.commands import learning, maintenance, transfer
+from crabpath_retrievers.parts.operation.commands import learning, maintenance, sources, transfer
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    add_commands(app, "Documents", {"ingest": sources.run_ingest, "sync": sources.run_sync})
     reports: Commands = {
         "lift": learning.show_report,
         "report": learning.show_report,
