@@ -23,6 +23,7 @@ from crabpath_retrievers.core.records import (
     OutgoingEdge,
     StoredWeight,
     Vector,
+    choose_nearest,
     to_single_precision,
 )
 from crabpath_retrievers.storage.fulltext import FullTextReader
@@ -403,9 +404,7 @@ class WalkQueries(Queries):
             corpus.vectors = [*ids], to_single_precision(decode_vectors(embeddings))
             corpus.size += corpus.vectors[1].nbytes
         names, matrix = corpus.vectors
-        near = -(matrix @ vector)
-        best = np.argpartition(near, k)[:k] if k < len(names) else np.arange(len(names))
-        return [names[row] for row in best[np.argsort(near[best], kind="stable")].tolist()]
+        return [names[row] for row in choose_nearest(matrix, vector, k)]
 
     def search_words(
         self, idf: Mapping[str, float], limit: int, facts: QueryFacts
