@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
-from crabpath_retrievers.ingest.joining import join_chunks
+from crabpath_retrievers.ingest.chunking import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness

@@ -41,8 +41,7 @@ from crabpath_retrievers.core.text import describe_type, format_value, to_storab
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
-from crabpath_retrievers.ingest.parts import ChunkEmbedder
-from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.pipeline import ChunkEmbedder, Ingest
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder

@@ -13,10 +13,15 @@ from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import parse_path
 from crabpath_retrievers.core.text import IndexedWords
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text
+from crabpath_retrievers.ingest.chunking import Chunking, Part, make_embedding_text
 from crabpath_retrievers.ingest.linking import FindAll, find_here
-from crabpath_retrievers.ingest.parts import ChunkEmbedder, Part, describe_chunk
-from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
+from crabpath_retrievers.ingest.pipeline import (
+    ChunkEmbedder,
+    IngestReport,
+    Progress,
+    describe_chunk,
+    show_progress,
+)
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.parts.source_files import KnownRoots, SourceFile, list_files, read_source
 from crabpath_retrievers.storage.read.catalog import Catalog

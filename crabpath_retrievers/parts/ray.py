@@ -32,10 +32,10 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     ServiceError,
 )
-from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.chunking import Chunking, Part
 from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.linking import PairFinder
-from crabpath_retrievers.ingest.parts import ChunkEmbedder, Part
+from crabpath_retrievers.ingest.pipeline import ChunkEmbedder
 from crabpath_retrievers.parts.bulk import FILES_AT_ONCE, PartMaker
 from crabpath_retrievers.parts.source_files import SourceFile
 from crabpath_retrievers.storage import GraphStore

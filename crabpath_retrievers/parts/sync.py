@@ -29,8 +29,15 @@ from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking, has_caller_id, make_embedding_text
-from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
-from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
+from crabpath_retrievers.ingest.pipeline import (
+    FIRST_BATCH,
+    Batch,
+    Ingest,
+    Progress,
+    describe_chunk,
+    show_progress,
+    warn_of_left_out,
+)
 from crabpath_retrievers.memory.documents import SourcePath
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.parts.source_files import (

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader
+from crabpath_retrievers.storage.read.walk import CONTENT, CONTENTS, decode_node
 from crabpath_retrievers.storage.schema import (
     RETIRED,
     addresses,
@@ -64,33 +64,6 @@ MetadataTest = Callable[[Mapping[str, Any]], bool]
 """Whether metadata are those that are looked for."""
 
 _AT_ONCE = 5000  # chunks whose metadata are read together
-CONTENT = (
-    nodes.c.id,
-    contents.c.document,
-    contents.c.source,
-    contents.c.content,
-    nodes.c.title,
-    contents.c.position,
-    contents.c.metadata,
-    contents.c.digest,
-)
-_CONTENT_NAMES = tuple(column.name for column in CONTENT)
-CONTENTS = CompiledSelect(
-    sa.select(*CONTENT)
-    .join(contents, contents.c.node == nodes.c.key)
-    .where(
-        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
-        sa.or_(
-            nodes.c.owner == 0,
-            nodes.c.owner == sa.bindparam("namespace"),
-        ),
-    )
-    .order_by(nodes.c.owner.desc())
-)
-"""Texts and metadata of nodes by id, as far as a namespace sees them.
-
-Documents come last: each hides a note with its id.
-"""
 _START = 60  # characters of a text in place of a title
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
@@ -477,15 +450,6 @@ def _passes(matches: MetadataTest, text: str) -> bool:
     with suppress(ValueError, RecursionError):
         return matches(json.loads(text))
     return False
-
-
-def decode_node(row: Sequence[Any]) -> Node:
-    """Decode a row of ``CONTENTS`` to a node without vector."""
-    values = dict(zip(_CONTENT_NAMES, row, strict=True))
-    values["metadata"] = metadata = json.loads(values["metadata"])
-    if isinstance(metadata.get(METADATA_KEY), list):  # no document has such metadata
-        values["then"], values["overlap"] = metadata.pop(METADATA_KEY)
-    return Node(**values)
 
 
 T = TypeVar("T")
