@@ -39,7 +39,7 @@ def compare_rankings(
         if turn.teams and not credit.relevant:
             learned, frozen = count_drafted(turn.teams, known, wanted)
         else:
-            learned, frozen = score_rankings(rankings, known, wanted)
+            learned, frozen = score_both(rankings, known, wanted)
         yield credit.weight * (learned - frozen), bool(credit.relevant or turn.teams)
 
 
@@ -56,7 +56,7 @@ def count_drafted(
     return found.count("learned") / count, found.count("frozen") / count
 
 
-def score_rankings(
+def score_both(
     rankings: Sequence[Sequence[str]],
     known: Mapping[str, AbstractSet[str]],
     relevant: AbstractSet[str],

@@ -17,8 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, InvalidInputError, examine
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest.chunking import Chunking, Part
-from crabpath_retrievers.ingest.pipeline import ChunkEmbedder
-from crabpath_retrievers.parts.bulk import PartMaker
+from crabpath_retrievers.parts.bulk import ChunkEmbedder, PartMaker
 from crabpath_retrievers.parts.ray import decode_part, encode_part
 from tests.seams import set_bounds
 

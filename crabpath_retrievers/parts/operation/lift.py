@@ -18,7 +18,7 @@ from crabpath_retrievers.learning.lift import (
     count_drafted,
     find_documents,
     rank_documents,
-    score_rankings,
+    score_both,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import GraphStore, Reader
@@ -190,7 +190,7 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
             turn = turns[key]
             rankings = turn.first, turn.other
             pair = (
-                score_rankings(rankings, known, right)
+                score_both(rankings, known, right)
                 if labels == "relevant"
                 else count_drafted(turn.teams, known, right)
             )
