@@ -200,7 +200,7 @@ class Services:
         store, settings = self.store, self.settings
         learner = FeedbackLearner(self.episodes, self.notes, self.regions, models.prior, settings)
         tune, rank = make_lesson_hook(settings), self.retrieval.rank_stated
-        return Recorder(store, learner, self.identity.embed_text, tune, rank)
+        return Recorder(store, learner, self.identity.embed_text, tune, rank, models)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
         """Fill the index, finish an ingest or a change of the embedder, and learn what waits.
