@@ -43,11 +43,7 @@ _COMMANDS: dict[str, Commands] = {
         "forget": documents.run_forget,
         "info": documents.run_info,
     },
-    "Ask": {
-        "query": queries.run_query,
-        "explain": queries.run_explain,
-        "demo": queries.show_demo_result,
-    },
+    "Ask": {"query": queries.run_query},
     "Feedback": {
         "feedback": feedback.run_feedback,
         "teach": feedback.run_teach,

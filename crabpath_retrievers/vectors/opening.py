@@ -31,7 +31,6 @@ from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.chroma_directory import (
     CATALOGUE_FILE,
     DEFAULT_COLLECTION,
-    peek_collection,
 )
 
 
@@ -261,9 +260,11 @@ def vectors_in(path: Path) -> int:
     if not _has_content(path / CATALOGUE_FILE):
         return 0
     try:
-        return peek_collection(path, DEFAULT_COLLECTION, ())[0]
+        part = load_part("crabpath_retrievers.parts.chroma_files")
+        count: int = part.peek_collection(path, DEFAULT_COLLECTION, ())[0]
     except StoreError:
         return -1
+    return count
 
 
 def _has_content(file: Path) -> bool:

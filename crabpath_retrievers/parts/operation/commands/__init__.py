@@ -3,12 +3,20 @@
 import typer
 
 from crabpath_retrievers.cli.commands import Commands, add_commands, add_group
-from crabpath_retrievers.parts.operation.commands import learning, maintenance, sources, transfer
+from crabpath_retrievers.parts.operation.commands import (
+    explaining,
+    learning,
+    maintenance,
+    sources,
+    transfer,
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     add_commands(app, "Documents", {"ingest": sources.run_ingest, "sync": sources.run_sync})
+    asks: Commands = {"explain": explaining.run_explain, "demo": explaining.show_demo_result}
+    add_commands(app, "Ask", asks)
     reports: Commands = {
         "lift": learning.show_report,
         "report": learning.show_report,
