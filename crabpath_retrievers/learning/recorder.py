@@ -538,6 +538,9 @@ def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     Returns:
         That receipt, with the note that is stored; or the receipt of another process that settled
         the feedback before.
+
+    Raises:
+        ConflictError: The feedback was revised in the meantime.
     """
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)

@@ -64,6 +64,9 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     Args:
         ids: Ids of chunks or notes; or of whole documents, for all their chunks.
         namespace: The namespace whose notes may be among them.
+
+    Raises:
+        NotFoundError: An id does not exist in this namespace.
     """
     owner = store.walk.get_clock(namespace).key
     keys = {head.id: head.key for head in store.walk.get_nodes(ids, namespace=owner)}
@@ -145,7 +148,11 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all."""
+    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all.
+
+    Raises:
+        NotFoundError: There is no such turn.
+    """
     scope = None if namespace is None else parse_namespace(namespace)
     name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
@@ -166,7 +173,11 @@ def list_notes(
 
 
 def find_note_place(store: GraphStore, name: str, namespace: str) -> ListPlace:
-    """Find the place of a note in the list of a namespace."""
+    """Find the place of a note in the list of a namespace.
+
+    Raises:
+        NotFoundError: There is no such note.
+    """
     return store.notes.find_place(store.walk.get_clock(namespace).key, name)
 
 
@@ -182,7 +193,11 @@ def list_turns(
 
 
 def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> ListPlace:
-    """Find the place of a turn in the list, or read the text of a place."""
+    """Find the place of a turn in the list, or read the text of a place.
+
+    Raises:
+        NotFoundError: There is no such turn.
+    """
     name = parse_text("before", turn_id)
     logged = store.turns.find(name, namespace=parse_namespace(namespace))
     return ListPlace.parse(name, "turn") if logged is None else ListPlace(logged.turn.clock)

@@ -300,7 +300,12 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse use after closing, or in a forked process."""
+        """Refuse use after closing, or in a forked process.
+
+        Raises:
+            StoreUnavailableError: They were closed.
+            ForkedError: They were open when this process was forked.
+        """
         if self._is_forked:
             raise ForkedError
         if not self._release.alive:

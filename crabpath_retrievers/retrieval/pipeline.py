@@ -125,6 +125,10 @@ class RetrievalPipeline:
         """Answer the question ``text``, and record the turn.
 
         ``read`` does all reading; None takes a reader of the store, or of its replica.
+
+        Raises:
+            InvalidInputError: An option cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
         """
         query = Query.from_options(text, **options)
         while True:

@@ -115,7 +115,11 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the index that ``vectors`` describes; None opens the one that the memory remembers."""
+    """Open the index that ``vectors`` describes; None opens the one that the memory remembers.
+
+    Raises:
+        ConfigurationError: ``vectors`` describes none.
+    """
     if is_pgvector(vectors, meta):
         index: VectorIndex
         index = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(store)

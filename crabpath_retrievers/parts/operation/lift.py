@@ -173,6 +173,9 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
     Documents are compared, not their chunks; notes, and documents that are gone, do not count.
     ``namespace`` None takes all; ``by`` says how turns are grouped. Groups without judged turns are
     left out.
+
+    Raises:
+        InvalidInputError: There is no such grouping.
     """
     _require_grouping(by)
     judged = _JudgedTurns(store).find(namespace)

@@ -202,7 +202,11 @@ class Catalog(Queries):
         return sorted(found, key=lambda node: (node.document, node.position))
 
     def find_place(self, name: str, *, owner: int = 0) -> ListPlace:
-        """Find the place of the chunk with this id, or read the text of a place."""
+        """Find the place of the chunk with this id, or read the text of a place.
+
+        Raises:
+            NotFoundError: There is no such chunk.
+        """
         query = sa.select(nodes.c.key, contents.c.source)
         query = query.join(contents, contents.c.node == nodes.c.key)
         known = self._rows(query.where(nodes.c.owner == owner, nodes.c.id == name))

@@ -54,7 +54,11 @@ class FeedbackFilter(NamedTuple):
         namespace: str | None,
         token: str | None = None,
     ) -> "FeedbackFilter":
-        """Make a filter from fields that are checked; None for a field matches all."""
+        """Make a filter from fields that are checked; None for a field matches all.
+
+        Raises:
+            InvalidInputError: A field cannot be used.
+        """
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -202,7 +206,11 @@ class HistoryQueries(Queries):
         return about[:limit]
 
     def find_place(self, name: str, namespace: str | None) -> ListPlace:
-        """Find the place of the feedback with this id, or read the text of a place."""
+        """Find the place of the feedback with this id, or read the text of a place.
+
+        Raises:
+            NotFoundError: There is no such feedback, and the text is no place.
+        """
         state = self.get_feedback_state(name, namespace)
         return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 

@@ -274,7 +274,11 @@ class NoteQueries(Queries):
         return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_place(self, namespace: int, name: str) -> ListPlace:
-        """Find the place of the note with this id, or read the text of a place."""
+        """Find the place of the note with this id, or read the text of a place.
+
+        Raises:
+            NotFoundError: The namespace has no such note.
+        """
         n = notes.c
         place = sa.select(n.created_turn, n.node).select_from(_JOINED)
         found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))
