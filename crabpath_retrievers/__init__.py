@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.snapshots import Snapshot
     from crabpath_retrievers.parts.operation.transfer.export import ExportResult
     from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
+    from crabpath_retrievers.parts.operation.uses import DocumentUse
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.parts.sync import SyncPlan
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
         SoftmaxRouter,
     )
     from crabpath_retrievers.storage.read.history import FeedbackRecord
-    from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+    from crabpath_retrievers.storage.read.learned import NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
     from crabpath_retrievers.vectors.base import VectorIndex
@@ -222,6 +223,7 @@ _MODULES = {
     "parts.operation.replay": "ReplayCheck ReplayReport",
     "parts.operation.snapshots": "Snapshot",
     "parts.operation.transfer.export": "ExportResult",
+    "parts.operation.uses": "DocumentUse",
     "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
@@ -240,7 +242,7 @@ _MODULES = {
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
     "storage.read.history": "FeedbackRecord",
-    "storage.read.learned": "DocumentUse NamespaceRecord",
+    "storage.read.learned": "NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",
     "vectors.base": "VectorIndex",

@@ -33,8 +33,7 @@ from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
-from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-from crabpath_retrievers.storage.read.turns import Precedent
+from crabpath_retrievers.storage.read.learned import NamespaceRecord
 from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.learned import drop_said
 from crabpath_retrievers.storage.write.weights import set_authority
@@ -43,11 +42,13 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.lift import Lift, LiftGrouping, ShadowLift
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.parts.operation.snapshots import Snapshot
+    from crabpath_retrievers.parts.operation.uses import DocumentUse, Precedent
 
 
 _LIFT = "crabpath_retrievers.parts.operation.lift"
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
 _SNAPSHOTS = "crabpath_retrievers.parts.operation.snapshots"
+_USES = "crabpath_retrievers.parts.operation.uses"
 
 
 class MemoryLearning(MemoryPart):
@@ -104,7 +105,7 @@ class MemoryLearning(MemoryPart):
             history = self._services.store.history
             return history.find_feedback(giver, limit, turn=turn, before=place)
 
-    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> list[Precedent]:
+    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> "list[Precedent]":
         """List verdicts on past questions like that of a turn: the past uses of its documents.
 
         Only those that were given before the turn and are not undone, among the newest 500.
@@ -133,11 +134,13 @@ class MemoryLearning(MemoryPart):
             if found is None or found.vector is None:
                 return []
             alike = services.episodes.near(services.store, found.vector, found.state.clock)
-            return log.find_precedents(found.turn, alike)
+            reads = load_part(_USES).UseQueries(services.store)
+            past: list[Precedent] = reads.find_precedents(found.turn, alike)
+        return past
 
     def usage(
         self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
-    ) -> list[DocumentUse]:
+    ) -> "list[DocumentUse]":
         """List the chunks and notes that feedback of a namespace found most useful.
 
         These were used at least as often as not; ``least`` lists the others.
@@ -158,7 +161,10 @@ class MemoryLearning(MemoryPart):
         require_flags(least=least)
         store, name = self._services.store, parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
-            return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
+            key = store.walk.get_clock(name).key
+            reads = load_part(_USES).UseQueries(store)
+            ranked: list[DocumentUse] = reads.rank_by_use(key, limit, least=least)
+        return ranked
 
     def lift(
         self, *, namespace: str | None = None, by: "LiftGrouping" = "namespace"

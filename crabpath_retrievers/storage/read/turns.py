@@ -1,8 +1,7 @@
 """Reads of turn records."""
 
-import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.calls import look_again
-from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.records import Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
@@ -18,7 +17,6 @@ from crabpath_retrievers.storage.read.learned import (
     KnownNode,
     LearnedQueries,
     NamespaceState,
-    StoredEpisode,
     decode_state,
 )
 from crabpath_retrievers.storage.schema import consumed_turns, feedback, namespaces, turns
@@ -66,32 +64,6 @@ class TurnRecord(NamedTuple):
     latency_ms: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
 
 
-class Precedent(NamedTuple):
-    """A verdict on a past question that is like the one of a turn.
-
-    Attributes:
-        query: The past question.
-        similarity: Cosine of both questions, in [-1, 1].
-        turn_id, feedback_id: The past turn, and the feedback about it.
-        outcome: In [-1, 1].
-        user, source: Who gave it; the user is None if unknown.
-        created: When the feedback was given, in seconds since the epoch.
-        documents: Credit of documents, in [-1, 1] and below 0 for what was not used.
-        stated: Whether the verdict names documents; else it is about the answer as a whole.
-    """
-
-    query: str
-    similarity: float
-    turn_id: str
-    feedback_id: str
-    outcome: float
-    user: str | None
-    source: str
-    created: float
-    documents: dict[str, float]
-    stated: bool
-
-
 # Of several feedbacks about a turn, one.
 _CONSUMER = (
     sa.select(sa.func.max(consumed_turns.c.feedback))
@@ -110,8 +82,6 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     )
 
 
-_QUERY = re.compile(r'"query": ?("(?:[^"\\]|\\.)*")')  # in a record, before all texts of others
-_MOST_PRECEDENTS = 500  # newest verdicts among which those on similar questions are looked for
 WAIT_FOR_TURN = 1.0
 """Seconds from its making in which a turn of another process is looked for again.
 
@@ -213,49 +183,6 @@ class TurnLog(Queries):
         """
         rows = self._rows_in(VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
-
-    def find_precedents(
-        self, turn: Turn, alike: Iterable[tuple[StoredEpisode, float]]
-    ) -> list[Precedent]:
-        """Find the verdicts before a turn on past questions, the most alike question first.
-
-        ``alike`` are episodes with the similarity of their questions. Only the newest 500 verdicts
-        are considered.
-        """
-        self._store.flush()
-        known = {episode.query: (episode, near) for episode, near in alike}
-        newest = (
-            sa.select(feedback.c.id, feedback.c.payload, feedback.c.created)
-            .where(
-                feedback.c.namespace == turn.namespace,
-                feedback.c.status == "applied",
-                feedback.c.created < turn.created,
-            )
-            .order_by(feedback.c.sequence.desc())
-            .limit(_MOST_PRECEDENTS)
-        )
-        given = {name: (payload, at) for name, payload, at in self._rows(newest) if known}
-        judged = (
-            sa.select(consumed_turns.c.feedback, turns.c.id, turns.c.record)
-            .join(turns, turns.c.id == consumed_turns.c.turn)
-            # The sum keeps the planner from the index on namespaces, as above.
-            .join(namespaces, namespaces.c.key == turns.c.namespace + 0)
-            .where(namespaces.c.name == turn.namespace)
-        )
-        found: list[Precedent] = []
-        for given_id, name, record in self._rows_in(judged, consumed_turns.c.feedback, given):
-            # A record holds a whole walk, and all but the question is not needed.
-            text = _QUERY.search(record)
-            query = from_json(text[1]) if text else ""
-            if query not in known:
-                continue
-            (episode, near), (payload, at) = known[query], given[given_id]
-            said = Feedback.from_record(payload)
-            credit = episode.credit_by_user.get(said.user or "", episode.documents)
-            who = given_id, said.outcome, said.user, said.source
-            stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
-            found.append(Precedent(query, near, name, *who, at, credit, stated))
-        return sorted(found, key=lambda one: (-one.similarity, -one.created))
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
