@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
     from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
     from crabpath_retrievers.parts.explain import Explanation
+    from crabpath_retrievers.parts.listing import FeedbackRecord, NoteRecord, TurnRecord
     from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
@@ -91,10 +92,7 @@ if TYPE_CHECKING:
         RoutingResult,
         SoftmaxRouter,
     )
-    from crabpath_retrievers.storage.read.history import FeedbackRecord
     from crabpath_retrievers.storage.read.learned import NamespaceRecord
-    from crabpath_retrievers.storage.read.notes import NoteRecord
-    from crabpath_retrievers.storage.read.turns import TurnRecord
     from crabpath_retrievers.vectors.base import VectorIndex
     from crabpath_retrievers.vectors.opening import MemoryInfo
 
@@ -212,6 +210,7 @@ _MODULES = {
     "memory.documents": "Forgotten",
     "memory.learning": "MemoryLearning MemoryNamespaces",
     "memory.services": "Readiness",
+    "parts.listing": "FeedbackRecord NoteRecord TurnRecord",
     "parts.operation.lift": "Lift ShadowLift",
     "parts.operation.maintenance.runner": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
@@ -241,10 +240,7 @@ _MODULES = {
     "routing": (
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
-    "storage.read.history": "FeedbackRecord",
     "storage.read.learned": "NamespaceRecord",
-    "storage.read.notes": "NoteRecord",
-    "storage.read.turns": "TurnRecord",
     "vectors.base": "VectorIndex",
     "vectors.opening": "MemoryInfo",
 }

@@ -39,7 +39,6 @@ def describe_program(
 _COMMANDS: dict[str, Commands] = {
     "Documents": {
         "add": documents.run_add,
-        "list": documents.list_contents,
         "forget": documents.run_forget,
         "info": documents.run_info,
     },

@@ -32,19 +32,21 @@ from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank import Evidence
-from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
+from crabpath_retrievers.storage.read.history import FeedbackFilter
 from crabpath_retrievers.storage.read.learned import NamespaceRecord
 from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.learned import drop_said
 from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:
+    from crabpath_retrievers.parts.listing import FeedbackRecord
     from crabpath_retrievers.parts.operation.lift import Lift, LiftGrouping, ShadowLift
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.parts.operation.snapshots import Snapshot
     from crabpath_retrievers.parts.operation.uses import DocumentUse, Precedent
 
 
+_LISTING = "crabpath_retrievers.parts.listing"
 _LIFT = "crabpath_retrievers.parts.operation.lift"
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
 _SNAPSHOTS = "crabpath_retrievers.parts.operation.snapshots"
@@ -79,7 +81,7 @@ class MemoryLearning(MemoryPart):
         turn_id: str | UUID | None = None,
         before: str | None = None,
         limit: int = 100,
-    ) -> list[FeedbackRecord]:
+    ) -> "list[FeedbackRecord]":
         """List the recorded feedback with its status, newest first.
 
         Args:
@@ -102,8 +104,10 @@ class MemoryLearning(MemoryPart):
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             turn = None if turn_id is None else parse_text("turn_id", turn_id)
             place = None if before is None else parse_text("before", before)
-            history = self._services.store.history
-            return history.find_feedback(giver, limit, turn=turn, before=place)
+            reads = load_part(_LISTING).ListQueries(self._services.store)
+            given: list[FeedbackRecord]
+            given = reads.list_feedback(giver, limit, turn=turn, before=place)
+        return given
 
     def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> "list[Precedent]":
         """List verdicts on past questions like that of a turn: the past uses of its documents.

@@ -42,39 +42,17 @@ class StoredTurn(NamedTuple):
     nodes: Mapping[str, KnownNode]
 
 
-class TurnRecord(NamedTuple):
-    """Usual facts about a recorded turn; ``CrabPath.explain`` knows the rest.
-
-    Attributes:
-        id: Id of the turn.
-        created: Seconds since the epoch.
-        query: The question.
-        documents: Ids of the returned documents and notes, best first.
-        run_id: Id of the host's run that asked; None without one.
-        feedback_id: Id of feedback that was learned from it; None while there is none.
-        latency_ms: Milliseconds of each stage.
-    """
-
-    id: str
-    created: float
-    query: str
-    documents: tuple[str, ...]
-    run_id: str | None
-    feedback_id: str | None
-    latency_ms: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
-
-
-# Of several feedbacks about a turn, one.
-_CONSUMER = (
+CONSUMER = (
     sa.select(sa.func.max(consumed_turns.c.feedback))
     .where(consumed_turns.c.turn == turns.c.id)
     .scalar_subquery()
 )
+"""Id of the feedback about a turn; of several, one."""
 
 
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
-    columns = (turns.c.record, turns.c.clock, turns.c.embedding, _CONSUMER)
+    columns = (turns.c.record, turns.c.clock, turns.c.embedding, CONSUMER)
     return (
         sa.select(*columns, *STATE_COLUMNS)
         .select_from(turns.join(namespaces, namespaces.c.key == namespace))
@@ -230,23 +208,6 @@ class TurnLog(Queries):
         known = LearnedQueries(self._store).nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
-    def list_newest(
-        self, namespace: int, limit: int, *, until: int | None = None
-    ) -> list[TurnRecord]:
-        """List the last ``limit`` turns of a namespace, newest first.
-
-        ``until`` is the number of the turn before which they must be; None for the end.
-        """
-        query = (
-            sa.select(turns.c.record, _CONSUMER)
-            .where(turns.c.namespace == namespace)
-            .order_by(turns.c.clock.desc())
-            .limit(limit)
-        )
-        if until is not None:
-            query = query.where(turns.c.clock < until)
-        return decode_rows("a turn", self._rows(query), _decode_turn_record)
-
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
         self._store.flush()
@@ -261,21 +222,6 @@ def _decode_turn(row: Sequence[Any]) -> StoredTurn:
     turn = replace(Turn.from_dict(from_json(zlib.decompress(record))), clock=clock)
     vector = None if embedding is None else decode_vector(embedding)
     return StoredTurn(turn, vector, consumed, decode_state(state), {})
-
-
-def _decode_turn_record(row: Sequence[Any]) -> TurnRecord:
-    record, consumed = row
-    turn = from_json(record)
-    documents = tuple(item["node"] for item in turn["returned"])
-    return TurnRecord(
-        turn["id"],
-        turn["created"],
-        turn["query"],
-        documents,
-        turn["run_id"],
-        consumed,
-        turn.get("latency_ms", {}),
-    )
 
 
 def _list_nodes(turn: Turn) -> set[str]:

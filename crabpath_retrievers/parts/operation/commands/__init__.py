@@ -6,6 +6,7 @@ from crabpath_retrievers.cli.commands import Commands, add_commands, add_group
 from crabpath_retrievers.parts.operation.commands import (
     explaining,
     learning,
+    listing,
     maintenance,
     sources,
     transfer,
@@ -14,7 +15,12 @@ from crabpath_retrievers.parts.operation.commands import (
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_commands(app, "Documents", {"ingest": sources.run_ingest, "sync": sources.run_sync})
+    documents: Commands = {
+        "ingest": sources.run_ingest,
+        "sync": sources.run_sync,
+        "list": listing.list_contents,
+    }
+    add_commands(app, "Documents", documents)
     asks: Commands = {"explain": explaining.run_explain, "demo": explaining.show_demo_result}
     add_commands(app, "Ask", asks)
     reports: Commands = {
