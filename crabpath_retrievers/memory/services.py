@@ -215,7 +215,8 @@ class Services:
             self.store.set_language(self.settings.language)
         self.index.refill = self.reindexing.fill
         if reindex:
-            self.reindexing.reindex_all()
+            part = load_part("crabpath_retrievers.parts.operation.reindexing")
+            part.reindex_all(self.reindexing)
         else:
             self.reindexing.check()
         self.ingest.recover(link_bulk=False)
