@@ -3,8 +3,9 @@
 Real: the texts of data sets, then docstrings of the installed packages, cut at ``WORDS`` words and
 embedded. Made: the words of a Markov chain of second order over the real ones, that begins as one
 of these does. Its vector is that of this passage ``a`` plus what parts two others of the same
-neighbourhood, ``normalise(v[a] + STEP * (v[b] - v[c]))`` with ``b`` and ``c`` of the ``NEAR``
-nearest of ``a``: noise of the directions and the size that passages there differ in.
+neighbourhood, ``normalise(v[a] + s * (v[b] - v[c]))``, with ``s`` between 0 and ``STEP`` and with
+``b`` and ``c`` of those nearest to ``a``: noise of the directions and size that passages there
+differ in.
 """
 
 import ast
@@ -33,6 +34,7 @@ STEP = 0.8
 DIMENSIONS = 384
 _FEWEST = 12  # words of a passage
 _EMBEDDED_AT_ONCE = 256
+_COMPARED = 1000
 
 Numbers = npt.NDArray[np.int64]
 
@@ -152,17 +154,30 @@ class Corpus:
             return real, self._vectors[numbers]
         rng = np.random.default_rng(batch)
         begun, others = numbers % self.count, rng.integers(0, self.count, BATCH)
-        ends = zip(numbers.tolist(), begun.tolist(), others.tolist(), strict=True)
+        named = zip(numbers.tolist(), begun.tolist(), others.tolist(), strict=True)
         titles = [
             " ".join((*self._real[a][0].split()[:1], *self._real[b][0].split()[-1:], str(number)))
-            for number, a, b in ends
+            for number, a, b in named
         ]
         texts = self._chain.write(begun, rng)
-        places = rng.integers(0, NEAR, (2, BATCH))
-        one, other = (self._vectors[self._near[begun, place]] for place in places)
-        vectors = self._vectors[begun] + STEP * (one - other)
+        place, apart = rng.integers(0, NEAR, BATCH), rng.integers(1, NEAR, BATCH)
+        ends = self._near[begun, place], self._near[begun, (place + apart) % NEAR]
+        one, other = (self._vectors[end] for end in ends)
+        steps = rng.uniform(0.0, STEP, (BATCH, 1)).astype(np.float32)
+        vectors = self._vectors[begun] + steps * (one - other)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return list(map(Passage, numbers.tolist(), titles, texts)), vectors
+
+    def measure_neighbours(self) -> tuple[Vector, Vector]:
+        """Mean cosines of the first, tenth and hundredth neighbour, of the real and the made.
+
+        Each passage among as many of its own kind as there are real ones.
+        """
+        batches = range(self.count // BATCH, 2 * self.count // BATCH)
+        made = np.concatenate([self.make_batch(batch)[1] for batch in batches])
+        chosen = np.random.default_rng(0).choice(self.count, _COMPARED, replace=False)
+        real, other = (_rank_cosines(all_of, all_of[chosen]) for all_of in (self._vectors, made))
+        return real, other
 
 
 class _Chain:
@@ -198,6 +213,15 @@ class _Chain:
             places = np.where(goes_on, chosen + 1, places)
         rows = np.stack(columns, axis=1)
         return [" ".join(self._words[row[row >= 0]]) for row in rows]
+
+
+def _rank_cosines(vectors: Vector, asked: Vector) -> Vector:
+    found = []
+    for start in range(0, len(asked), _EMBEDDED_AT_ONCE):
+        cosines = asked[start : start + _EMBEDDED_AT_ONCE] @ vectors.T
+        found.append(np.sort(np.partition(cosines, -101, axis=1)[:, -101:], axis=1)[:, ::-1])
+    ranked: Vector = np.concatenate(found)[:, [1, 10, 100]].mean(axis=0)
+    return ranked
 
 
 def _find_near(vectors: Vector) -> Numbers:

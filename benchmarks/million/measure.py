@@ -9,10 +9,9 @@ size and beside a search of the vectors alone, in turns.
 import multiprocessing
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -35,9 +34,11 @@ from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.embedder import load_default_embeddings
 
 INDEXES = ("pgvector", "chroma", "chroma-server")
+_load_once = cache(load_default_embeddings)
 _SPAWN = multiprocessing.get_context("spawn")
 _MEBIBYTE = 1 << 20
 _NEAREST = 10  # of which recall is measured
+_TIED = 1e-6  # cosines of equally near vectors
 _RESTORED = 100_000  # most passages: a database builds its indexes anew, as an ingest does
 _WARM, _ASKED, _TAUGHT, _ADDED = 30, 150, 50, 20
 
@@ -57,7 +58,7 @@ class GivenVectors(Embeddings):
 
     def __init__(self, known: Mapping[str, Vector]) -> None:
         """Keep the vectors."""
-        self._known, self._others = known, load_default_embeddings()
+        self._known, self._others = known, _load_once()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """The vectors of texts, before which a line may hold the title."""
@@ -91,6 +92,9 @@ def measure_growth(
     """
     yield f"| passages | figure | {index} |"
     yield "|---|---|---|"
+    for kind, cosines in zip(("real", "made"), corpus.measure_neighbours(), strict=True):
+        shown = ", ".join(f"{cosine:.3f}" for cosine in cosines.tolist())
+        yield f"| {corpus.count:,} {kind} | cosine of neighbours 1, 10 and 100 | {shown} |"
     with TemporaryDirectory(prefix="million-") as folder, _open_places(index) as (large, small):
         exact = Path(folder) / "vectors.f32"
         _grow(small, corpus, 0, sizes[0])
@@ -168,11 +172,11 @@ def _grow(place: Place, corpus: Corpus, start: int, stop: int) -> dict[str, str]
     if middle < stop:
         with _open(place) as memory:
             memory.store.apply([Write(defer_indexes), *memory.index.deferral])
+            seconds, _ = time_call(partial(_add_vectors, memory, corpus, middle, stop))
+        figures["vectors written in, s"] = f"{seconds:,.0f}"
         seconds, _ = time_call(partial(extend, place.graph, corpus, middle, stop))
         figures["graph written in, s"] = f"{seconds:,.0f}"
         with _open(place) as memory:
-            seconds, _ = time_call(partial(_add_vectors, memory, corpus, middle, stop))
-            figures["vectors written in, s"] = f"{seconds:,.0f}"
             seconds, _ = time_call(
                 lambda: memory.store.apply([Write(build_indexes), *memory.index.completion])
             )
@@ -224,9 +228,7 @@ def _measure_folder(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _measure_apart(
-    large: Place, small: Place, questions: Questions, exact: Path
-) -> dict[str, str]:
+def _measure_apart(large: Place, small: Place, questions: Questions, exact: Path) -> dict[str, str]:
     """Measure in a process of its own, whose memory is that of a worker."""
     with _SPAWN.Pool(1) as pool:
         return pool.apply(_measure, (large, small, questions, exact))
@@ -291,8 +293,7 @@ def _measure(large: Place, small: Place, questions: Questions, exact: Path) -> d
         figures["of that since it was opened, MiB"] = f"{_read_memory() - before:,.0f}"
         if large.server:
             figures["memory of the server, MiB"] = f"{_read_server(large.server):,.0f}"
-    load = "%.1f" % psutil.getloadavg()[1]
-    return figures | {"load": load}
+    return figures | {"load of 5 minutes": f"{psutil.getloadavg()[1]:.1f}"}
 
 
 def _time_additions(memory: CrabPath, questions: Questions) -> list[float]:
@@ -312,16 +313,16 @@ def _show_ratio(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def _measure_recall(memory: CrabPath, asked: Sequence[Vector], exact: Path) -> float:
-    """Share of the nearest by a search of all vectors that the index finds, too."""
+    """How many of what the index finds are as near as the nearest by a search of all vectors."""
     rows = np.memmap(exact, np.float32, "r").reshape(-1, DIMENSIONS)
     scores = np.concatenate(
         [np.stack(asked) @ rows[at : at + 50_000].T for at in range(0, len(rows), 50_000)], axis=1
     )
-    nearest = np.argpartition(-scores, _NEAREST, axis=1)[:, :_NEAREST]
+    least = -np.partition(-scores, _NEAREST - 1, axis=1)[:, _NEAREST - 1] - _TIED
     found = [memory.index.search(vector, _NEAREST) for vector in asked]
     shares = [
-        len({f"p{number}" for number in right} & {*names}) / _NEAREST
-        for right, names in zip(nearest.tolist(), found, strict=True)
+        sum(row[int(name[1:])] >= low for name in names) / _NEAREST
+        for row, low, names in zip(scores, least, found, strict=True)
     ]
     return float(np.mean(shares))
 
@@ -356,16 +357,17 @@ def _measure_backup(place: Place, folder: Path, *, restored: bool) -> dict[str, 
     figures = _show_backup(saved, copy.stat().st_size)
     if restored:
         other = url.replace("/postgres?", "/restored?")
+        drop = [str(programs / "psql"), "-qc", "DROP DATABASE restored", url]
         for where, statement in (
             (url, "CREATE DATABASE restored"),
             (url, "ALTER DATABASE restored SET maintenance_work_mem = '4GB'"),
+            (url, "ALTER DATABASE restored SET max_parallel_maintenance_workers = 0"),
             (other, "CREATE EXTENSION vector"),
         ):
             subprocess.run([programs / "psql", "-qc", statement, where], check=True)  # noqa: S603
         restore = [programs / "pg_restore", "--exit-on-error", f"--dbname={other}", copy]
         seconds, _ = time_call(partial(subprocess.run, restore, check=True))
         figures["restored in, s"] = f"{seconds:,.0f}"
-        drop = [programs / "psql", "-qc", "DROP DATABASE restored", url]
         subprocess.run(drop, check=True)  # noqa: S603  a program of the server
     copy.unlink()
     return figures
