@@ -106,13 +106,13 @@ class FeedbackLearner:
 
     def learn(
         self, read: Reader, stored: StoredFeedback, assignment: CreditAssignment
-    ) -> tuple[list[Change], str | None]:
+    ) -> tuple[list[Change], NamespaceModel, str | None]:
         """Compute all changes that follow from one feedback about turns of one namespace.
 
         Returns:
             Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
-            namespace has learned in the meantime; and a note for the receipt on what is ignored or
-            counts less, None if all counts in full.
+            namespace has learned in the meantime; the model that they lead to; and a note for the
+            receipt on what is ignored or counts less, None if all counts in full.
         """
         state, credited, feedback = assignment.state, assignment.turns, stored.feedback
         note_changes, lost = list[Change](), None
@@ -154,7 +154,7 @@ class FeedbackLearner:
         limited = _explain_limit(credited, weighted)
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         settled = [] if note is None else [Write(settle_feedback, stored.sequence, note)]
-        return [consumed, *changes, *settled], note
+        return [consumed, *changes, *settled], model, note
 
     def _compare_memories(
         self,

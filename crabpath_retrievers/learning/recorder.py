@@ -51,7 +51,7 @@ from crabpath_retrievers.learning.lesson import FeedbackLearner, learn_from_turn
 from crabpath_retrievers.learning.rules import complete, parse_event_kind, says_the_same
 from crabpath_retrievers.learning.undo import UNDONE, LearningHistory, Reverted, retry_on_conflict
 from crabpath_retrievers.rerank import get_gain
-from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel, NamespaceModels
 from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import EdgeTriple, StoredFeedback, UnreadableFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
@@ -105,6 +105,7 @@ class Recorder:
         embed: Embed | None = None,
         after_lesson: AfterLesson | None = None,
         rank_stated: RankStated | None = None,
+        models: NamespaceModels | None = None,
     ) -> None:
         """Keep the store and ``learner``, and prepare the thread that applies feedback.
 
@@ -115,7 +116,9 @@ class Recorder:
             rank_stated: Finds the chunks of documents that a feedback calls relevant or irrelevant,
                 and ranks those that its turn did not return as the turn would have; None if this
                 process cannot search.
+            models: Their caches follow each lesson; None if this process answers nothing.
         """
+        self._models = models
         self._store, self._learner, self._settings = store, learner, learner.settings.learning
         self._embed, self._after_lesson, self._rank_stated = embed, after_lesson, rank_stated
         self._time_limit = learner.settings.time_limit
@@ -324,9 +327,9 @@ class Recorder:
         begun = time.perf_counter()
         with store.open_reader() as read:
             found = assign_feedback(read, self._settings, stored)
-            changes, note = list[Change](), None
+            changes, model, note = list[Change](), None, None
             if isinstance(found, CreditAssignment) and not found.replaced:
-                changes, note = self._learner.learn(read, stored, found)
+                changes, model, note = self._learner.learn(read, stored, found)
         if isinstance(found, Receipt):
             awaited = found.reason == "unknown_turn" and _may_come(stored)
             return None if awaited else _settle(store, stored, found)
@@ -342,6 +345,8 @@ class Recorder:
                 self.history.delete_vectors(store, *one)
         else:
             store.apply(changes)
+            if self._models is not None and model is not None:
+                self._models.follow_lesson(store, found.state.clock, model, changes)
         consumed = changes[0]
         assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
         count_lesson(get_gain(consumed.effects.reliability))
@@ -374,7 +379,7 @@ class Recorder:
         if not isinstance(again, CreditAssignment) or again.replaced:
             msg = f"feedback {own!r} met other feedback: repeat it"
             raise ConflictError(msg)
-        changes, note = self._learner.learn(store, stored, again)
+        changes, _, note = self._learner.learn(store, stored, again)
         store.apply(changes)
         if not stored.feedback.correction and any(notes for _, _, notes in reverted):
             note = "; ".join(filter(None, (note, _TAKEN_BACK)))
@@ -533,6 +538,9 @@ def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     Returns:
         That receipt, with the note that is stored; or the receipt of another process that settled
         the feedback before.
+
+    Raises:
+        ConflictError: The feedback was revised in the meantime.
     """
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)

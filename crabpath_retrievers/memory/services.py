@@ -41,8 +41,7 @@ from crabpath_retrievers.core.text import describe_type, format_value, to_storab
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
-from crabpath_retrievers.ingest.parts import ChunkEmbedder
-from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.pipeline import ChunkEmbedder, Ingest
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
@@ -68,7 +67,6 @@ from crabpath_retrievers.vectors.embedder import (
     read_identity,
     to_unit_vector,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import (
     OWN,
     VectorPlace,
@@ -202,7 +200,7 @@ class Services:
         store, settings = self.store, self.settings
         learner = FeedbackLearner(self.episodes, self.notes, self.regions, models.prior, settings)
         tune, rank = make_lesson_hook(settings), self.retrieval.rank_stated
-        return Recorder(store, learner, self.identity.embed_text, tune, rank)
+        return Recorder(store, learner, self.identity.embed_text, tune, rank, models)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
         """Fill the index, finish an ingest or a change of the embedder, and learn what waits.
@@ -260,8 +258,8 @@ class Services:
         with ExitStack() as undo:
             opened = _open_graph(place, vectors, replica, settings, undo)
             store, index, meta = _open_stores(opened, vectors, limit, undo)
-            plain = isinstance(index, VectorStoreIndex)
-            embedder.use_by_default(read_identity(meta), plain=plain)
+            is_plain = index.place["kind"] == "wrapped"  # it embeds documents by itself
+            embedder.use_by_default(read_identity(meta), plain=is_plain)
             services = cls(
                 store,
                 index,
@@ -272,7 +270,7 @@ class Services:
                 linkers=linkers,
                 reindex=reindex,
             )
-            wraps = wrapped_store(meta) and isinstance(index, VectorStoreIndex)
+            wraps = wrapped_store(meta) and is_plain
             if reindex or wraps or int(meta.get("nodes", 0)) == 0:
                 services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.
@@ -302,7 +300,12 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse use after closing, or in a forked process."""
+        """Refuse use after closing, or in a forked process.
+
+        Raises:
+            StoreUnavailableError: They were closed.
+            ForkedError: They were open when this process was forked.
+        """
         if self._is_forked:
             raise ForkedError
         if not self._release.alive:

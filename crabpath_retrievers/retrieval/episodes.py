@@ -10,7 +10,7 @@ not therefore right for its siblings: see :func:`score_turns`.
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings, NoteSettings
+from crabpath_retrievers.core.changes import KeepEpisode
 from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.records import (
     NodeHead,
@@ -42,6 +43,7 @@ from crabpath_retrievers.storage import GraphStore, Reader
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.notes import NoteVector
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
+from crabpath_retrievers.storage.sql_tools import decode_vector, encode_vector
 from crabpath_retrievers.storage.write.nodes import mark_indexed
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
@@ -250,13 +252,12 @@ class EpisodeMemory(NamespaceCollections):
         # Once there are too many, their ids are not read again at every lesson.
         if cached.version != version and cached.blocks is not None:
             ids = read.learned.episode_ids(clock.key, _MAX_SMALL + 1)
-            new = sorted(set(ids) - cached.rows.keys())
             if len(ids) > _MAX_SMALL:
                 cached = _CachedVectors(version, {}, None)
-            elif not new and len(ids) == len(cached.rows):
-                cached = cached._replace(version=version)
             else:
-                cached = self._extend(read, cached, version, clock.key, ids, new)
+                new, gone = set(ids) - cached.rows.keys(), cached.rows.keys() - set(ids)
+                added = read.learned.episode_vectors(clock.key, sorted(new)) if new else {}
+                cached = _extend(cached, version, added, gone)
         with self._lock:
             self._vectors.pop(clock.key, None)
             self._vectors[clock.key] = cached  # the last is the one used last
@@ -265,29 +266,21 @@ class EpisodeMemory(NamespaceCollections):
                 total -= len(self._vectors.pop(next(iter(self._vectors))).rows)
         return cached
 
-    def _extend(
-        self,
-        read: Reader,
-        cached: _CachedVectors,
-        version: tuple[int, int],
-        namespace: int,
-        ids: Sequence[str],
-        new: Sequence[str],
-    ) -> _CachedVectors:
-        """Add the vectors of the episodes ``new`` to cached ones, and drop those not in ``ids``."""
-        added = read.learned.episode_vectors(namespace, new)
-        blocks, rows = list(cached.blocks or ()), cached.rows.copy()
-        if len(ids) < len(rows) + len(new):  # some were deleted
-            kept = [episode for episode in ids if episode in rows]
-            places = [rows[episode] for episode in kept]
-            blocks = [np.concatenate(blocks)[places]] if kept else []
-            rows = {episode: row for row, episode in enumerate(kept)}
-        if added:
-            rows |= {episode: len(rows) + row for row, episode in enumerate(added)}
-            blocks.append(stack_vectors([*added.values()]))
-        while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]):
-            blocks[-2:] = [np.concatenate(blocks[-2:])]
-        return _CachedVectors(version, rows, tuple(blocks))
+    def follow_lesson(self, before: Clock, kept: Sequence[KeepEpisode]) -> None:
+        """Keep what is cached for ``before``, to which a lesson of this process added ``kept``.
+
+        As :meth:`VersionCache.follow_lesson`.
+        """
+        self._episodes.follow_lesson(before, [change.id for change in kept])
+        with self._lock:
+            cached = self._vectors.get(before.key, _NO_VECTORS)
+            new = [change for change in kept if change.id not in cached.rows]
+            added = {one.id: decode_vector(encode_vector(one.vector)) for one in new}
+            is_known = cached.version == (before.learned, before.notes)
+            is_small = len(cached.rows) + len(added) <= _MAX_SMALL
+            if is_known and is_small and cached.blocks is not None:
+                version = (before.learned + 1, before.notes)
+                self._vectors[before.key] = _extend(cached, version, added)
 
     def _rank(
         self, read: Reader, vector: Vector, episodes: Sequence[StoredEpisode]
@@ -345,6 +338,26 @@ class EpisodeMemory(NamespaceCollections):
         """Delete the vectors and caches of a namespace."""
         self._episodes.forget(namespace)
         super().forget(namespace)
+
+
+def _extend(
+    cached: _CachedVectors,
+    version: tuple[int, int],
+    added: Mapping[str, Vector],
+    gone: Collection[str] = (),
+) -> _CachedVectors:
+    """Add vectors in half precision, by id, to cached ones, and drop those of ``gone`` episodes."""
+    blocks, rows = list(cached.blocks or ()), cached.rows.copy()
+    if gone:
+        kept = [episode for episode in rows if episode not in gone]
+        blocks = [np.concatenate(blocks)[[rows[episode] for episode in kept]]] if kept else []
+        rows = {episode: row for row, episode in enumerate(kept)}
+    if added:
+        rows |= {episode: len(rows) + row for row, episode in enumerate(added)}
+        blocks.append(stack_vectors([*added.values()]))
+    while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]):
+        blocks[-2:] = [np.concatenate(blocks[-2:])]
+    return _CachedVectors(version, rows, tuple(blocks))
 
 
 def score_turns(

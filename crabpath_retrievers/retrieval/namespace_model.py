@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.changes import ModelEffects
+from crabpath_retrievers.core.changes import (
+    AddPairCounts,
+    AddTransitions,
+    AddUsage,
+    AdjustWeights,
+    Change,
+    ConsumeFeedback,
+    KeepEpisode,
+    ModelEffects,
+)
 from crabpath_retrievers.core.feedback import Baseline
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Candidate, Vector
@@ -35,14 +44,18 @@ from crabpath_retrievers.retrieval.episodes import (
     PastTurns,
 )
 from crabpath_retrievers.routing import ActionStatistics
-from crabpath_retrievers.storage import Reader
+from crabpath_retrievers.storage import Reader, Store
 from crabpath_retrievers.storage.read.learned import UsageCounts
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
+from crabpath_retrievers.storage.write.transaction import Write
 
 _log = logging.getLogger(__name__)
 _CACHED = 64  # namespaces with a cached ranker
 _TRIED = dict.fromkeys((*USES, *PASSES))
 _TRIALS = [FEATURES.index(name) for name in _TRIED]
+_FOLLOWED = (
+    *(AddPairCounts, AddTransitions, AddUsage, AdjustWeights, ConsumeFeedback, KeepEpisode, Write),
+)
 _DRAWS = 64  # for propensities: standard error at most .06
 
 
@@ -176,13 +189,40 @@ class NamespaceModels:
         if found[0] != clock.learned:
             learned = read.learned.get_state(namespace)
             model = self._load(namespace, learned.model)
-            ranker = replace(
-                self._ranker, weights=model.weights(), calibration=model.trust.calibrate()
-            )
-            if len(self._rankers) >= _CACHED:
-                self._rankers.pop(next(iter(self._rankers)), None)
-            found = self._rankers[clock.key] = learned.version, ranker, model.trust.has_lost
+            found = self._keep_ranker(clock.key, learned.version, model)
         return found
+
+    def _keep_ranker(
+        self, key: int, version: int, model: NamespaceModel
+    ) -> tuple[int, Ranker, bool]:
+        """Make and cache the ranker of a version of a namespace's model; return as :meth:`_get`."""
+        calibration = model.trust.calibrate()
+        ranker = replace(self._ranker, weights=model.weights(), calibration=calibration)
+        if len(self._rankers) >= _CACHED:
+            self._rankers.pop(next(iter(self._rankers)), None)
+        found = self._rankers[key] = version, ranker, model.trust.has_lost
+        return found
+
+    def follow_lesson(
+        self, store: Store, before: Clock, model: NamespaceModel, changes: Sequence[Change]
+    ) -> None:
+        """Keep what is cached of a namespace, of which this process has written a lesson.
+
+        Args:
+            before: Its clock when the lesson was computed; another lesson since would have failed.
+            model: What it knows now.
+            changes: All changes of the lesson. Where others than those of edges, uses and episodes
+                are among them, everything is read again.
+        """
+        if not before.key or not all(isinstance(change, _FOLLOWED) for change in changes):
+            return
+        moved = [delta for one in changes if isinstance(one, AdjustWeights) for delta in one.deltas]
+        used = [key for one in changes if isinstance(one, AddUsage) for key, *_ in one.counts]
+        self._keep_ranker(before.key, before.learned + 1, model)
+        self._usage.follow_lesson(before, used)
+        kept = [change for change in changes if isinstance(change, KeepEpisode)]
+        self._episodes.follow_lesson(before, kept)
+        store.walk.follow_lesson(before, {delta.source for delta in moved})
 
     def reopen(self) -> None:
         """Empty all caches, since a transaction with lessons was not committed."""

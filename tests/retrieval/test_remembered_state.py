@@ -1,5 +1,7 @@
 """What a process remembers of a namespace is read again after every change, whoever made it."""
 
+import random
+
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -7,6 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.storage import GraphStore
 from tests.seams import get_cache, set_bounds
+from tests.stubs.statements import list_statements
 
 QUESTIONS = ("What does Page 3 tell?", "Who wrote Page 7?", "Is there a rule?")
 RULES = Settings().replace(learning=Settings().learning.replace(half_life=5.0))
@@ -103,6 +106,42 @@ def test_a_reader_sees_every_change_of_another_process(opened):
         assert answer_all(writer) == expected, name
         assert name in SILENT or expected != before, name
         before = expected
+
+
+@pytest.mark.slow
+@pytest.mark.both_databases
+def test_what_a_process_learned_itself_answers_as_if_it_was_read(opened):
+    """Feedback of two processes in turns, some of it several times by one of them."""
+    first, second, rng = opened(), opened(), random.Random(3)  # noqa: S311
+    for step in range(30):
+        writer, question = rng.choice((first, first, second)), rng.choice(QUESTIONS)
+        turn = writer.retrieve(question, k=6).turn
+        outcome, user = rng.choice((1.0, 1.0, -1.0)), rng.choice(("ann", "bob", None))
+        used = rng.sample([item.node for item in turn.returned], rng.choice((0, 1, 2)))
+        writer.record(Feedback(turn.id, outcome, used=used or None, user=user))
+        answered = answer_all(writer)
+        if step % 3 == 0:
+            with opened() as fresh:
+                assert answered == answer_all(fresh), step
+
+
+def test_the_question_after_a_feedback_reads_what_the_feedback_changed(opened, monkeypatch):
+    """Not the model, the list of past questions and their vectors: only one's own rows."""
+    memory = opened()
+    for question in (*QUESTIONS, *QUESTIONS):
+        succeed(memory, question)
+    memory.retrieve(QUESTIONS[0])
+
+    def count(question):
+        with list_statements(monkeypatch) as statements:
+            memory.retrieve(question, record=False)
+        return len(statements)
+
+    unchanged = count(QUESTIONS[0])
+    succeed(memory)
+    memory.store.flush()
+    assert count(QUESTIONS[0]) <= unchanged + 3  # uses, edges and the question's own episode
+    assert count(QUESTIONS[0]) == unchanged
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
@@ -12,7 +11,8 @@ from tables import overlay, turns, weight_changes
 from crabpath_retrievers import Edge, EdgeKind, Feedback
 from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.parts.typed_graph import TypedQueries
-from tests.seams import make_change, wrap_function
+from tests.seams import make_change
+from tests.stubs.statements import list_statements
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LINK, CO_USED = EdgeKind.LINK, EdgeKind.CO_USED
@@ -44,25 +44,6 @@ def read_moves(store):
     columns = [weight_changes.c[name] for name in names]
     with store.connect() as connection:
         return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
-
-
-@contextmanager
-def list_statements(monkeypatch):
-    """A list of the statements that run meanwhile, on both ways to the database."""
-    statements = []
-
-    def open_cursor(plain, connection):
-        statements.append("on the cursor of the driver")
-        return plain(connection)
-
-    def listen(*values):
-        statements.append(values[2])
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", listen)
-    with monkeypatch.context() as counting:
-        wrap_function(counting, "open_cursor", open_cursor)
-        yield statements
-    sa.event.remove(sa.Engine, "before_cursor_execute", listen)
 
 
 def test_weights_belong_to_a_namespace_and_go_with_it(store, graph, pair):

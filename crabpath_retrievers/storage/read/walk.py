@@ -5,6 +5,7 @@ rarely: a process remembers what it has read of the current version of the corpu
 learned state of each namespace.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -15,6 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     EdgeKind,
@@ -23,11 +25,20 @@ from crabpath_retrievers.core.records import (
     OutgoingEdge,
     StoredWeight,
     Vector,
+    choose_nearest,
     to_single_precision,
 )
 from crabpath_retrievers.storage.fulltext import FullTextReader
-from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
-from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
+from crabpath_retrievers.storage.schema import (
+    contents,
+    edges,
+    meta,
+    names,
+    namespaces,
+    nodes,
+    overlay,
+    terms,
+)
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
@@ -103,6 +114,9 @@ _BY_KEY = sa.select(*_HEAD).where(
     _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
 )
 _HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
+_IDS = CompiledSelect(
+    sa.select(nodes.c.key, nodes.c.id).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
+)
 _VECTORS = CompiledSelect(sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.owner == _ZERO))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(meta.c.name == "hubs")
 _WEIGHTS = sa.exists().where(overlay.c.namespace == namespaces.c.key)
@@ -178,6 +192,10 @@ _LEARNED = CompiledSelect(
 )
 
 
+_Weights = dict[tuple[int, EdgeKind], StoredWeight]
+"""Learned weights of the edges that leave a node, as stored, by key of the target and kind."""
+
+
 class _OutgoingEdges(NamedTuple):
     """Edges of the text that leave one node, with their weights as stored."""
 
@@ -185,9 +203,7 @@ class _OutgoingEdges(NamedTuple):
     weights: list[StoredWeight]
     steady: bool  # without feedback no weight decays
 
-    def weigh(
-        self, learned: Mapping[tuple[int, EdgeKind], StoredWeight], exponent: float
-    ) -> list[OutgoingEdge]:
+    def weigh(self, learned: _Weights, exponent: float) -> list[OutgoingEdge]:
         """Return the edges with a namespace's weights; ``learned`` are by target and kind."""
         if not learned and (self.steady or not exponent):
             return self.edges
@@ -225,6 +241,7 @@ class _Corpus:
         self.frequencies: dict[str, int] = {}  # 0 for a word that no text has
         self.owners: dict[str, list[int]] = {}  # empty for a name that no node has
         self.postings: dict[str, _Postings] = {}
+        self.ids: dict[int, str] = {}  # of nodes that were equally good by their words
         self.queries = 0
         self.vectors: tuple[list[str], Vector] | None = None  # ids of all documents, and ``[n, d]``
 
@@ -278,6 +295,44 @@ class _Corpus:
 
 _NO_EDGES = _OutgoingEdges([], [], steady=True)
 
+CONTENT = (
+    nodes.c.id,
+    contents.c.document,
+    contents.c.source,
+    contents.c.content,
+    nodes.c.title,
+    contents.c.position,
+    contents.c.metadata,
+    contents.c.digest,
+)
+_CONTENT_NAMES = tuple(column.name for column in CONTENT)
+CONTENTS = CompiledSelect(
+    sa.select(*CONTENT)
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(
+            nodes.c.owner == 0,
+            nodes.c.owner == sa.bindparam("namespace"),
+        ),
+    )
+    .order_by(nodes.c.owner.desc())
+)
+"""Texts and metadata of nodes by id, as far as a namespace sees them.
+
+Documents come last: each hides a note with its id.
+"""
+
+
+def decode_node(row: Sequence[Any]) -> Node:
+    """Decode a row of ``CONTENTS`` to a node without vector."""
+    values = dict(zip(_CONTENT_NAMES, row, strict=True))
+    values["metadata"] = metadata = json.loads(values["metadata"])
+    if isinstance(metadata.get(METADATA_KEY), list):  # no document has such metadata
+        values["then"], values["overlap"] = metadata.pop(METADATA_KEY)
+    return Node(**values)
+
+
 K = TypeVar("K", int, str)
 V = TypeVar("V")
 _MAX_NAMESPACES, _MAX_ROWS = 32, 2048  # of each namespace
@@ -315,6 +370,19 @@ class VersionCache(Generic[K, V]):
                 self._namespaces.pop(oldest, None)
         return {key: row for key in keys if (row := rows.get(key)) is not None}
 
+    def follow_lesson(self, before: Clock, changed: Iterable[K]) -> None:
+        """Keep what is cached for ``before`` for the next version, without the ``changed`` rows.
+
+        Call it after a lesson of this process was written that found the version of ``before``.
+        """
+        known, rows = self._namespaces.get(before.key, ((-1, -1, -1), {}))
+        learned, notes, corpus = known
+        if (learned, notes) == (before.learned, before.notes):
+            kept = rows.copy()  # another thread may still read for the former version
+            for key in changed:
+                kept.pop(key, None)
+            self._namespaces[before.key] = (learned + 1, notes, corpus), kept
+
     def forget(self, namespace: int) -> None:
         """Drop the cache of a namespace."""
         self._namespaces.pop(namespace, None)
@@ -334,6 +402,7 @@ class CorpusMemory:
     def forget(self) -> None:
         """Drop the cache, so that no forgotten text stays in the process."""
         self.corpus, self.leaving = _Corpus(None), VersionCache[int, _Leaving]()
+        self.weights = VersionCache[int, _Weights]()
 
     def get_corpus(self, version: int | None) -> _Corpus:
         """Return the cache of a version of the corpus; an empty one if that is unknown."""
@@ -403,9 +472,7 @@ class WalkQueries(Queries):
             corpus.vectors = [*ids], to_single_precision(decode_vectors(embeddings))
             corpus.size += corpus.vectors[1].nbytes
         names, matrix = corpus.vectors
-        near = -(matrix @ vector)
-        best = np.argpartition(near, k)[:k] if k < len(names) else np.arange(len(names))
-        return [names[row] for row in best[np.argsort(near[best], kind="stable")].tolist()]
+        return [names[row] for row in choose_nearest(matrix, vector, k)]
 
     def search_words(
         self, idf: Mapping[str, float], limit: int, facts: QueryFacts
@@ -414,24 +481,38 @@ class WalkQueries(Queries):
 
         ``idf`` has the terms with their weights in nats. The postings of a term are read once for
         each version of the corpus. They have no notes that were added since: a namespace with notes
-        asks the database, which also knows which of equally good nodes is within the limit.
+        asks the database. Of equally good nodes at the limit, those with the first ids are found.
         """
         if not idf:
             return []
         clock, mean_length = facts.clock, facts.mean_length
         most = max(facts.frequencies.get(word, 0) for word in idf)
         corpus = self._memory.get_corpus(clock.corpus)
-        if clock.corpus is not None and not clock.notes and most <= _MOST_POSTINGS:
-            if new := {word: idf[word] for word in idf if word not in corpus.postings}:
-                corpus.add_postings([*new], self._fulltext.find_postings(new, mean_length))
-            keys, parts = zip(*(corpus.postings[word] for word in idf), strict=True)
-            distinct, row = np.unique(np.concatenate(keys), return_inverse=True)
-            scores = np.bincount(row, np.concatenate(parts), len(distinct))
-            order = np.argsort(-scores, kind="stable")[: limit + 1]
-            if len(order) <= limit or scores[order[limit]] < scores[order[limit - 1]]:
-                best = order[:limit]
-                return [*zip(distinct[best].tolist(), scores[best].tolist(), strict=True)]
-        return self._fulltext.search(idf, limit, mean_length)
+        if clock.corpus is None or clock.notes or most > _MOST_POSTINGS:
+            return self._fulltext.search(idf, limit, mean_length)
+        if new := {word: idf[word] for word in idf if word not in corpus.postings}:
+            corpus.add_postings([*new], self._fulltext.find_postings(new, mean_length))
+        keys, parts = zip(*(corpus.postings[word] for word in idf), strict=True)
+        distinct, row = np.unique(np.concatenate(keys), return_inverse=True)
+        scores = np.bincount(row, np.concatenate(parts), len(distinct))
+        best = np.argsort(-scores, kind="stable")[: limit + 1]
+        if len(best) > limit > 0:
+            least = scores[best[limit]]
+            if least == scores[best[limit - 1]]:
+                equal = np.flatnonzero(scores == least)
+                ids = self._get_ids(distinct[equal].tolist(), corpus)
+                equal = equal[sorted(range(len(equal)), key=ids.__getitem__)]
+                best = np.concatenate([best[scores[best] > least], equal])
+        best = best[:limit]
+        return [*zip(distinct[best].tolist(), scores[best].tolist(), strict=True)]
+
+    def _get_ids(self, keys: Sequence[int], corpus: _Corpus) -> list[str]:
+        """Return the ids of nodes that exist, by key; those in ``corpus`` are not read again."""
+        for new in split_batches([key for key in keys if key not in corpus.ids]):
+            found = dict(self._run(_IDS, keys=new))
+            corpus.ids.update(found)
+            corpus.size += sum(map(len, found.values())) + _WORD_BYTES * len(found)
+        return [corpus.ids.get(key, "") for key in keys]
 
     def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
         """Nodes by id with text and metadata, without vectors; unknown ids are left out."""
@@ -468,12 +549,7 @@ class WalkQueries(Queries):
 
         Nodes whose edges the cache ``corpus`` holds are not read again.
         """
-        learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
-        for source, target, kind, weight, decay_at, authority in self._run(
-            _LEARNED, keys=list(keys), namespace=clock.key
-        ):
-            stored = StoredWeight(weight, decay_at, authority=authority)
-            learned.setdefault(source, {})[target, _KINDS[kind]] = stored
+        learned = self._memory.weights.get_rows(clock, keys, partial(self._read_weights, clock))
         created, stops = self._get_created_edges(learned, clock)
         return {
             key: (
@@ -486,10 +562,25 @@ class WalkQueries(Queries):
             for key in keys
         }
 
+    def _read_weights(self, clock: Clock, keys: Sequence[int]) -> dict[int, _Weights]:
+        """Read the learned weights of edges that leave the nodes ``keys``."""
+        learned: dict[int, _Weights] = {}
+        for source, target, kind, weight, decay_at, authority in self._run(
+            _LEARNED, keys=list(keys), namespace=clock.key
+        ):
+            stored = StoredWeight(weight, decay_at, authority=authority)
+            learned.setdefault(source, {})[target, _KINDS[kind]] = stored
+        return learned
+
+    def follow_lesson(self, before: Clock, sources: Iterable[int]) -> None:
+        """Keep the cached weights but of edges that leave ``sources``, which a lesson changed.
+
+        As :meth:`VersionCache.follow_lesson`.
+        """
+        self._memory.weights.follow_lesson(before, sources)
+
     def _get_created_edges(
-        self,
-        learned: Mapping[int, Mapping[tuple[int, EdgeKind], StoredWeight]],
-        clock: Clock,
+        self, learned: Mapping[int, _Weights], clock: Clock
     ) -> tuple[dict[int, list[OutgoingEdge]], dict[int, float]]:
         """Select from learned weights the edges that only feedback created, and STOP.
 
