@@ -65,10 +65,10 @@ bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folde
 bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
 	$(BIN)/python -m benchmarks hosts
 
-bench-scale: $(STAMP)  ## queries and feedback a second of one and four workers on PostgreSQL, beside plain stores there; MINUTES of 64 clients, NODES=1000000
+bench-scale: $(STAMP)  ## queries and feedback a second of one and four workers on PostgreSQL, beside plain stores there; MINUTES of 64 clients; with DATA and the folder CORPUS a million passages
 	$(BIN)/python -m benchmarks scale
 	$(if $(MINUTES),$(BIN)/python -m benchmarks load --minutes $(MINUTES))
-	$(if $(NODES),$(BIN)/python -m benchmarks million --nodes $(NODES))
+	$(if $(CORPUS),$(BIN)/python -m benchmarks million $(CORPUS) --data $(DATA))
 
 bench-health: $(STAMP)  ## how long a health report takes at 100,000 nodes and a million edges
 	$(BIN)/python -m benchmarks health

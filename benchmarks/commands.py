@@ -493,16 +493,23 @@ def measure_worker_memory(
 
 
 @app.command("million")
-def time_large_store(
-    nodes: Annotated[int, typer.Option(help="Nodes, ten edges each.")] = 1_000_000,
-    database: Annotated[
-        list[str] | None, typer.Option(help="sqlite or postgresql; none: both.")
-    ] = None,
+def time_growth(
+    folder: Annotated[Path, typer.Argument(help="Keeps passages and vectors between runs.")],
+    data: Annotated[
+        list[Path], typer.Option(help="Folders in BEIR format; questions are of the first.")
+    ],
+    vectors: Annotated[str, typer.Option(help="pgvector, chroma or chroma-server.")] = "pgvector",
+    sizes: Annotated[str, typer.Option(help="Passages.")] = "5000,100000,300000,1000000",
+    embedded: Annotated[int, typer.Option(help="Most real passages.")] = 100_000,
 ) -> None:
-    """Measure queries, opening and memory at a million nodes beside 5,000, without vector index."""
-    from benchmarks.million.measure import measure_million
+    """Measure one memory that grows to a million passages: real texts, vectors and indexes."""
+    from benchmarks.million.corpus import load_corpus
+    from benchmarks.million.measure import Questions, measure_growth
+    from crabpath_lab.commands.evaluation import split_names
 
-    for line in measure_million(nodes=nodes, databases=database or ("sqlite", "postgresql")):
+    corpus, texts, asked = load_corpus(folder, data, embedded)
+    counts = sorted(map(int, split_names(sizes)))
+    for line in measure_growth(corpus, Questions(texts, asked), vectors, counts):
         typer.echo(line)
 
 

@@ -3,7 +3,8 @@
 All run with their defaults, but where a comment says otherwise. Packages are imported when opened.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib.metadata
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from crabpath_lab.methods import METHODS, EvaluationCorpus
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.errors import InvalidInputError
 
 SHOWN = 10  # documents of an answer
 _FUSED = 50  # hits of either list that EnsembleRetriever fuses
@@ -68,6 +70,40 @@ class Package(NamedTuple):
 
     open: Callable[[Corpus], Peer]
     distributions: tuple[str, ...] = ()
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that is not known.
+
+    Raises:
+        InvalidInputError: There is no such part or system.
+    """
+    if unknown := [name for name in names if name not in known]:
+        msg = f"there is no {unknown[0]!r}: choose among {', '.join(known)}"
+        raise InvalidInputError(msg)
+
+
+def list_ready(
+    packages: Mapping[str, Package], names: Iterable[str]
+) -> Generator[str, None, list[str]]:
+    """Yield a line for each system: its versions, or what it needs; return those that are ready."""
+    ready = list[str]()
+    for name in names:
+        versions = {one: _read_version(one) for one in packages[name].distributions}
+        if None in versions.values():
+            yield f"- {name}: left out; `pip install {' '.join(versions)}` brings it"
+        else:
+            yield f"- {name}: {', '.join(f'{a} {b}' for a, b in versions.items())}"
+            ready.append(name)
+    return ready
+
+
+def _read_version(distribution: str) -> str | None:
+    """The installed version; None without one."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 class Unteachable:

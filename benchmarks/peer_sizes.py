@@ -24,7 +24,15 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from pydantic import TypeAdapter
 
-from benchmarks.peer_packages import COLD, Corpus, Package, Peer, Unteachable
+from benchmarks.peer_packages import (
+    COLD,
+    Corpus,
+    Package,
+    Peer,
+    Unteachable,
+    list_ready,
+    require_known,
+)
 from benchmarks.speed.table import index_plain_chroma
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
@@ -113,7 +121,7 @@ def measure_sizes(
     names: Sequence[str],
     limit: int,
 ) -> Iterator[str]:
-    """Yield a row of Markdown for each size and system.
+    """Yield versions, what is not installed, and a row of Markdown for each size and system.
 
     Args:
         dataset: Its passages are the first ones, and its first questions are asked.
@@ -121,15 +129,20 @@ def measure_sizes(
         sizes: Numbers of passages, ascending.
         names: Systems, as in ``SYSTEMS``.
         limit: Most questions.
+
+    Raises:
+        InvalidInputError: There is no such system.
     """
-    yield HEADER
+    require_known(names, SYSTEMS)
+    ready = yield from list_ready(SYSTEMS, names)
+    yield f"\n{HEADER}"
     with TemporaryDirectory(prefix="sizes-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         queries = dict([*dataset.queries.items()][:limit])
         grown = _grow(dataset, embeddings, queries, max(sizes))
         for size in sizes:
             _write(place, size, queries, *grown)
-            for name in names:
+            for name in ready:
                 with _SPAWN.Pool(1) as pool:
                     asked = pool.apply(partial(_measure, name, place))
                 scores = score_rankings({q: dataset.qrels[q] for q in queries}, asked.found, [_K])

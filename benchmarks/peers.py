@@ -5,7 +5,6 @@ its system is told which of the ten documents it showed were right. Siblings: on
 one page among many alike, and how many of the other first answers are lost by it.
 """
 
-import importlib.metadata
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,12 +15,20 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.peer_packages import COLD, LEARNERS, SHOWN, Corpus, Package, Peer
+from benchmarks.peer_packages import (
+    COLD,
+    LEARNERS,
+    SHOWN,
+    Corpus,
+    Package,
+    Peer,
+    list_ready,
+    require_known,
+)
 from benchmarks.siblings import generate_products
 from crabpath_lab.datasets import Dataset
 from crabpath_lab.scoring.measures import score_rankings
 from crabpath_lab.statistics import bootstrap_interval, compare_paired
-from crabpath_retrievers.errors import InvalidInputError
 
 PARTS: Mapping[str, Mapping[str, Package]] = {
     "cold": COLD,
@@ -58,22 +65,12 @@ def measure_peers(
     Raises:
         InvalidInputError: There is no such part, or no such system.
     """
-    for given, known in ((parts, PARTS), (names or (), {**COLD, **LEARNERS})):
-        if unknown := [name for name in given if name not in known]:
-            msg = f"there is no {unknown[0]!r}: choose among {', '.join(known)}"
-            raise InvalidInputError(msg)
+    require_known(parts, PARTS)
+    require_known(names or (), {**COLD, **LEARNERS})
     for part in parts:
         yield f"\n## {part}\n"
-        ready = list[str]()
-        for name, package in PARTS[part].items():
-            if names is not None and name not in names:
-                continue
-            versions = {one: _read_version(one) for one in package.distributions}
-            if None in versions.values():
-                yield f"- {name}: left out; `pip install {' '.join(versions)}` brings it"
-            else:
-                yield f"- {name}: {', '.join(f'{a} {b}' for a, b in versions.items())}"
-                ready.append(name)
+        chosen = [name for name in PARTS[part] if names is None or name in names]
+        ready = yield from list_ready(PARTS[part], chosen)
         if part == "siblings":
             yield f"\n{SIBLINGS_HEADER}"
             yield from measure_reports(embeddings, ready)
@@ -81,14 +78,6 @@ def measure_peers(
             yield f"\n{ANSWERS_HEADER}"
             for dataset in datasets:
                 yield from measure_answers(part, dataset, embeddings, ready)
-
-
-def _read_version(distribution: str) -> str | None:
-    """The installed version; None without one."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def measure_answers(

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     )
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
-    from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.recorder import LearningTally
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.learning import MemoryLearning, MemoryNamespaces
@@ -52,6 +51,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.chat_router.chat_model import ChatModelRouter
     from crabpath_retrievers.parts.chat_router.model_client import RouterSettings
     from crabpath_retrievers.parts.explain import Explanation
+    from crabpath_retrievers.parts.listing import FeedbackRecord, NoteRecord, TurnRecord
+    from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift
     from crabpath_retrievers.parts.operation.maintenance.autotune import TuneReport
     from crabpath_retrievers.parts.operation.maintenance.doctor import (
         Diagnosis,
@@ -64,8 +65,10 @@ if TYPE_CHECKING:
     from crabpath_retrievers.parts.operation.memory_transfer import MemoryTransfer
     from crabpath_retrievers.parts.operation.migrate import migrate
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+    from crabpath_retrievers.parts.operation.snapshots import Snapshot
     from crabpath_retrievers.parts.operation.transfer.export import ExportResult
     from crabpath_retrievers.parts.operation.transfer.fill import ImportResult
+    from crabpath_retrievers.parts.operation.uses import DocumentUse
     from crabpath_retrievers.parts.region_mdp.memory_regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.parts.sync import SyncPlan
@@ -89,10 +92,7 @@ if TYPE_CHECKING:
         RoutingResult,
         SoftmaxRouter,
     )
-    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
-    from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-    from crabpath_retrievers.storage.read.notes import NoteRecord
-    from crabpath_retrievers.storage.read.turns import TurnRecord
+    from crabpath_retrievers.storage.read.learned import NamespaceRecord
     from crabpath_retrievers.vectors.base import VectorIndex
     from crabpath_retrievers.vectors.opening import MemoryInfo
 
@@ -206,11 +206,12 @@ _MODULES = {
     ),
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
-    "learning.lift": "Lift ShadowLift",
     "learning.recorder": "LearningTally",
     "memory.documents": "Forgotten",
     "memory.learning": "MemoryLearning MemoryNamespaces",
     "memory.services": "Readiness",
+    "parts.listing": "FeedbackRecord NoteRecord TurnRecord",
+    "parts.operation.lift": "Lift ShadowLift",
     "parts.operation.maintenance.runner": "MaintenanceReport",
     "parts.operation.maintenance.autotune": "TuneReport",
     "parts.operation.maintenance.doctor": "Diagnosis Finding examine",
@@ -219,7 +220,9 @@ _MODULES = {
     "parts.operation.memory_transfer": "MemoryTransfer",
     "parts.operation.migrate": "migrate",
     "parts.operation.replay": "ReplayCheck ReplayReport",
+    "parts.operation.snapshots": "Snapshot",
     "parts.operation.transfer.export": "ExportResult",
+    "parts.operation.uses": "DocumentUse",
     "parts.operation.transfer.fill": "ImportResult",
     "parts.region_mdp.memory_regions": "MemoryRegions RegionMDP",
     "parts.region_mdp.overview": "PlacedRegion RegionMap",
@@ -237,10 +240,7 @@ _MODULES = {
     "routing": (
         "ActionStatistics Decision RouterChoice RoutingRequest RoutingResult SoftmaxRouter"
     ),
-    "storage.read.history": "FeedbackRecord Snapshot",
-    "storage.read.learned": "DocumentUse NamespaceRecord",
-    "storage.read.notes": "NoteRecord",
-    "storage.read.turns": "TurnRecord",
+    "storage.read.learned": "NamespaceRecord",
     "vectors.base": "VectorIndex",
     "vectors.opening": "MemoryInfo",
 }

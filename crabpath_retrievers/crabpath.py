@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -47,7 +46,6 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.records import Vector
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import KnownRoots
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress, require_progress
 from crabpath_retrievers.learning.notes import NoteQuestion
@@ -58,8 +56,6 @@ from crabpath_retrievers.memory.documents import (
     find_similar,
     forget_documents,
     get_documents,
-    list_documents,
-    refresh_wrapped,
     to_unit_vectors,
 )
 from crabpath_retrievers.memory.learning import (
@@ -72,8 +68,6 @@ from crabpath_retrievers.memory.notes import (
     NoteFields,
     find_turn,
     find_wrong,
-    list_notes,
-    list_turns,
     make_content,
     make_question,
     require_taught_kind,
@@ -90,8 +84,6 @@ from crabpath_retrievers.memory.services import (
 )
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing import Router
-from crabpath_retrievers.storage.read.notes import NoteRecord
-from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.vectors.opening import MemoryInfo, VectorPlace, describe
 
 if TYPE_CHECKING:
@@ -100,6 +92,7 @@ if TYPE_CHECKING:
     from crabpath_lab.shadow import PresentRetriever, ShadowRetriever
     from crabpath_retrievers.parts.bulk import BulkReport
     from crabpath_retrievers.parts.explain import Explanation
+    from crabpath_retrievers.parts.listing import NoteRecord, TurnRecord
     from crabpath_retrievers.parts.operation.memory_maintenance import (
         AsyncMemoryMaintenance,
         MemoryMaintenance,
@@ -117,6 +110,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
 
 _BULK = "crabpath_retrievers.parts.bulk"
+_LISTING = "crabpath_retrievers.parts.listing"
 
 
 class CrabPath(MemoryPart):
@@ -548,15 +542,16 @@ class CrabPath(MemoryPart):
         require_flags(allow_empty=allow_empty, dry_run=dry_run)
         require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
-        known = KnownRoots(services.store)
-        documents, scope, skipped = part.read_sources(
-            services, known, sources, roots, allow_empty=allow_empty
+        plan: SyncPlan = part.sync_sources(
+            services,
+            sources,
+            roots,
+            chunking,
+            allow_empty=allow_empty,
+            dry_run=dry_run,
+            progress=progress,
         )
-        nodes = chunking.nodes(chunking.clean(documents))
-        similarity = self.settings.sync.new_version_similarity
-        sync = part.Sync(services.ingest, services.identity, similarity, known, progress)
-        plan: SyncPlan = sync.run(nodes, scope, dry_run=dry_run)
-        return replace(plan, skipped=skipped)
+        return plan
 
     @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
@@ -585,7 +580,9 @@ class CrabPath(MemoryPart):
             store.add_documents(documents)
             memory.refresh().added
         """
-        return refresh_wrapped(self._services, documents)
+        part = load_part("crabpath_retrievers.parts.wrapping")
+        report: IngestReport = part.refresh_wrapped(self._services, documents)
+        return report
 
     def forget(
         self,
@@ -688,7 +685,10 @@ class CrabPath(MemoryPart):
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, under, filter, words, limit, after)
+        found: list[Document] = load_part(_LISTING).list_documents(
+            self._services, source, under, filter, words, limit, after
+        )
+        return found
 
     @apply_time_limit
     def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
@@ -729,12 +729,14 @@ class CrabPath(MemoryPart):
         limit = require_count("limit", limit)
         texts = {"under": under, "after": after}
         given = {name: parse_text(name, text) for name, text in texts.items() if text is not None}
-        return self._services.store.catalog.count_by_source(limit, **given)
+        reads = load_part(_LISTING).ListQueries(self._services.store)
+        counts: dict[str, int] = reads.count_by_source(limit, **given)
+        return counts
 
     @apply_time_limit
     def notes(
         self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
-    ) -> list[NoteRecord]:
+    ) -> "list[NoteRecord]":
         """List the notes of a namespace, newest first.
 
         Args:
@@ -752,12 +754,15 @@ class CrabPath(MemoryPart):
             for note in memory.notes(namespace="ann"):
                 print(note.id, note.text)
         """
-        return list_notes(self._services.store, namespace, limit, before=before)
+        found: list[NoteRecord] = load_part(_LISTING).list_notes(
+            self._services.store, namespace, limit, before=before
+        )
+        return found
 
     @apply_time_limit
     def turns(
         self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
-    ) -> list[TurnRecord]:
+    ) -> "list[TurnRecord]":
         """List what a namespace asked, newest first; :meth:`explain` takes the ids.
 
         Args:
@@ -775,7 +780,10 @@ class CrabPath(MemoryPart):
             for turn in memory.turns(limit=5):
                 print(turn.id, turn.query)
         """
-        return list_turns(self._services.store, namespace, limit, before=before)
+        found: list[TurnRecord] = load_part(_LISTING).list_turns(
+            self._services.store, namespace, limit, before=before
+        )
+        return found
 
     def info(self) -> MemoryInfo:
         """Contents of the memory, and their places.

@@ -7,6 +7,8 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 :func:`parse_filter` and :func:`make_test` read filters for an index or a store.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.calls import (
     Operations,
@@ -17,6 +19,7 @@ from crabpath_retrievers.core.calls import (
     perform_sync_or_async,
     run,
 )
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
     DOCUMENT_FIELDS,
@@ -73,7 +76,9 @@ from crabpath_retrievers.vectors.embedder import (
     load_default_embeddings,
     resolve_embeddings,
 )
-from crabpath_retrievers.vectors.langchain_store import StoreKind
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.parts.vector_store import StoreKind
 
 __all__ = [
     "DEEPEST",
@@ -141,3 +146,10 @@ __all__ = [
     "to_documents",
     "to_plain",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "StoreKind":
+        return load_part("crabpath_retrievers.parts.vector_store").StoreKind
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -19,17 +19,16 @@ from crabpath_retrievers.core import changes
 from crabpath_retrievers.ingest import linking, pipeline
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.parts import bulk, store_kinds
+from crabpath_retrievers.parts import bulk, schema_upgrades, store_kinds, vector_store
 from crabpath_retrievers.parts.operation import reembedding
 from crabpath_retrievers.parts.typed_graph import follow
 from crabpath_retrievers.retrieval import episodes
-from crabpath_retrievers.storage import GraphStore, migrations, sql_tools
+from crabpath_retrievers.storage import GraphStore, sql_tools
 from crabpath_retrievers.storage import store as store_module
 from crabpath_retrievers.storage import write as writers
 from crabpath_retrievers.storage.read import catalog
 from crabpath_retrievers.storage.read import walk as corpus
 from crabpath_retrievers.storage.write.transaction import Write
-from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _BOUNDS = {
@@ -42,7 +41,7 @@ _BOUNDS = {
     "files": (bulk, "FILES_AT_ONCE"),
     "filled": (pipeline, "_INDEX_BATCH"),
     "embedded_anew": (reembedding, "_BATCH"),
-    "sent": (langchain_store, "_BATCH"),
+    "sent": (vector_store, "_BATCH"),
     "listed": (store_kinds, "_PAGE"),
     "episodes_indexed": (recorder, "_INDEX_BATCH"),
     "seconds_between_checks": (recorder, "_CHECK_INTERVAL"),
@@ -52,7 +51,7 @@ _BOUNDS = {
     "asked_before_copying": (corpus, "_ASKED_OFTEN"),
     "copied": (corpus, "_MOST_COPIED"),
     "schema_version": (store_module, "SCHEMA_VERSION"),
-    "schema_steps": (migrations, "STEPS"),
+    "schema_steps": (schema_upgrades, "STEPS"),
 }
 _WRAPPED = {
     "open_engine": (store_module, "open_engine"),
@@ -114,6 +113,7 @@ def wrap_function(patch: pytest.MonkeyPatch, what: Any, wrap: Callable[..., Any]
 _WRITERS_OF_PARTS = (
     "crabpath_retrievers.parts.operation.maintenance.changes",
     "crabpath_retrievers.parts.operation.reembedding",
+    "crabpath_retrievers.parts.operation.snapshots",
     "crabpath_retrievers.parts.operation.transfer.fill",
     "crabpath_lab.ab.state",
     "benchmarks.speed.clock",

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema
 
-from crabpath_retrievers.learning.lift import Lift
+from crabpath_retrievers.parts.operation.lift import Lift
+from crabpath_retrievers.parts.operation.snapshots import Snapshot
 from crabpath_retrievers.parts.typed_graph import NodeInfo, WeightMove
 from crabpath_retrievers.parts.typed_graph.follow import WeighedEdge
-from crabpath_retrievers.storage.read.history import Snapshot
 
 TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
 AuthorityName = Literal["overlay", "canonical", "constitutional"]

@@ -59,11 +59,10 @@ from crabpath_retrievers.memory.documents import Forgotten
 from crabpath_retrievers.memory.notes import NoteFields
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.parts.explain import Explanation
+from crabpath_retrievers.parts.listing import NoteRecord, TurnRecord
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
 from crabpath_retrievers.retriever import RetrieverFields
-from crabpath_retrievers.storage.read.notes import NoteRecord
-from crabpath_retrievers.storage.read.turns import TurnRecord
 
 require_extra("client", "the client")
 

@@ -22,18 +22,19 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreLockedError,
 )
-from crabpath_retrievers.learning.lift import Lift, ShadowLift
+from crabpath_retrievers.parts.listing import FeedbackRecord
+from crabpath_retrievers.parts.operation.lift import Lift, ShadowLift
 from crabpath_retrievers.parts.operation.maintenance import Metric
 from crabpath_retrievers.parts.operation.maintenance.runner import (
     MAINTENANCE_STEPS,
     MaintenanceReport,
 )
+from crabpath_retrievers.parts.operation.snapshots import Snapshot
+from crabpath_retrievers.parts.operation.uses import DocumentUse, Precedent
 from crabpath_retrievers.parts.region_mdp.overview import PlacedRegion
 from crabpath_retrievers.parts.typed_graph import WeightMove
 from crabpath_retrievers.parts.typed_graph.follow import EdgePage
-from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
-from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-from crabpath_retrievers.storage.read.turns import Precedent
+from crabpath_retrievers.storage.read.learned import NamespaceRecord
 from crabpath_server.answers import ApiOutput, AuthorityName, Download, Sent, TierName
 from crabpath_server.endpoints import (
     NAMESPACE_HEADER,

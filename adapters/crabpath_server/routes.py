@@ -19,17 +19,21 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
-from crabpath_retrievers.ingest.joining import join_chunks
+from crabpath_retrievers.ingest.chunking import join_chunks
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.memory.notes import find_note_place, find_turn_place
 from crabpath_retrievers.memory.services import Readiness
 from crabpath_retrievers.parts.file_formats import parse_file
+from crabpath_retrievers.parts.listing import (
+    FeedbackRecord,
+    ListPlace,
+    ListQueries,
+    NoteRecord,
+    TurnRecord,
+    find_note_place,
+    find_turn_place,
+)
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.history import FeedbackRecord
-from crabpath_retrievers.storage.read.notes import NoteRecord
-from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.sql_tools import ListPlace
 from crabpath_server.answers import ApiOutput, Sent
 from crabpath_server.endpoints import ApiInput, Call, Ids, Limit, ShortText, require_accepted
 from crabpath_server.judging import bound_correction, bound_feedback, bound_undo, find_last_turn
@@ -394,7 +398,7 @@ async def list_chunks(
     page = [_to_stored(document) for document in found[:limit]]
     last = page[-1].id if len(found) > limit else None
     if last is not None and q is None:  # what is found by words has no lasting order
-        place = await asyncio.to_thread(call.memory.store.catalog.find_place, last)
+        place = await asyncio.to_thread(ListQueries(call.memory.store).find_chunk, last)
         # From the start on, as the directory above is not shown and may be another one then.
         last = str(place._replace(source=place.source[len(start) :] if start else ""))
     return DocumentList(documents=page, next=last)
@@ -707,4 +711,4 @@ async def _make_next(
 
 
 def _find_said(store: GraphStore, name: str, namespace: str) -> ListPlace:
-    return store.history.find_place(name, namespace)
+    return ListQueries(store).find_feedback(name, namespace)

@@ -13,7 +13,7 @@ from crabpath_lab.embedding import cached_embedder
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.core.calls import bar
 from crabpath_retrievers.core.text import Floats, normalise_name
-from crabpath_retrievers.learning.attribution import attribute_turn
+from crabpath_retrievers.parts.attribution import attribute_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 

@@ -1,1 +1,1 @@
-"""A million nodes and ten million edges: does a query, or opening, cost more than at 5,000?"""
+"""A memory that grows to a million passages: what it takes, and how it answers."""

@@ -22,7 +22,7 @@ from benchmarks.sync_retention.edits import (
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.core.records import Node
 from crabpath_retrievers.core.text import is_blank
-from crabpath_retrievers.ingest.files import read_documents
+from crabpath_retrievers.parts.source_files import read_documents
 from crabpath_retrievers.storage import schema as s
 
 _K = 5

@@ -1,16 +1,14 @@
-"""Commands about documents: ``add``, ``sync``, ``list``, ``forget`` and ``info``."""
+"""Commands about documents: ``add``, ``forget`` and ``info``."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from langchain_core.documents import Document
 from rich.markup import escape
-from rich.table import Column, Table
 from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.commands import (
@@ -22,39 +20,24 @@ from crabpath_retrievers.cli.commands import (
     Vectors,
     Yes,
     confirm_deletion,
-    dim,
     errors,
     existing_store,
-    list_counts,
     make_table,
     namespace_option,
 )
 from crabpath_retrievers.core.calls import bar
-from crabpath_retrievers.core.query import is_url, require_count
-from crabpath_retrievers.core.records import Node
-from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
+from crabpath_retrievers.core.extras import load_part
+from crabpath_retrievers.core.query import is_url
+from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.files import (
-    KnownRoots,
-    describe_skipped,
-    read_documents,
-    require_path,
-)
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.notes import NoteRecord
-from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
-_ID_WIDTH = 40  # characters of an id that stay together
-_SHOWN = 50  # files of a sync that are printed, unless only a plan was asked for
-_show_progress = partial(bar, piped=True)
-
-if TYPE_CHECKING:
-    from crabpath_retrievers.parts.sync import Section
+SOURCE_FILES = "crabpath_retrievers.parts.source_files"
+show_bar = partial(bar, piped=True)
+"""Shows progress, also where the output is no terminal."""
 
 Sources = Annotated[
     list[Path],
@@ -68,26 +51,29 @@ def run_add(
     **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add files, or update what the memory holds of them."""
+    part = load_part(SOURCE_FILES)
     for path in paths:
-        require_path(path)  # before a memory is created
+        part.require_path(path)  # before a memory is created
     with CrabPath.open(store, **opening) as memory:
-        roots = KnownRoots(memory.store)
-        documents, skipped = read_documents(paths, roots.choose)
+        roots = part.KnownRoots(memory.store)
+        documents, skipped = part.read_documents(paths, roots.choose)
         roots.remember()
         report = _add_documents(memory, documents)
     sources = {one.metadata["source"] for one in documents if one.page_content.strip()}
-    numbers = {"documents": len(sources), **_count_chunks(report), "skipped": skipped}
+    numbers = {"documents": len(sources), **count_chunks_by_fate(report), "skipped": skipped}
     blank = f", {report.blank} without text left out" if report.blank else ""
-    text = f"{len(sources)} documents: {_describe_chunks(report)}{blank}"
-    return Output(numbers, [text], _warn_of(skipped))
+    text = f"{len(sources)} documents: {describe_report(report)}{blank}"
+    return Output(numbers, [text], list_skipped(skipped))
 
 
-def _count_chunks(report: IngestReport) -> dict[str, Any]:
+def count_chunks_by_fate(report: IngestReport) -> dict[str, Any]:
+    """Count the chunks of a report by what became of them."""
     names = ("added", "updated", "removed", "unchanged", "blank", "left_out")
     return {name: getattr(report, name) for name in names}
 
 
-def _describe_chunks(report: IngestReport) -> str:
+def describe_report(report: IngestReport) -> str:
+    """Say what became of chunks."""
     return (
         f"{report.added} chunks added, {report.updated} updated, {report.removed} removed, "
         f"{report.unchanged} unchanged"
@@ -95,7 +81,7 @@ def _describe_chunks(report: IngestReport) -> str:
 
 
 @contextmanager
-def _explain_stop(describe: Callable[[], str]) -> Iterator[None]:
+def explain_stop(describe: Callable[[], str]) -> Iterator[None]:
     """Print what was done so far if the user interrupts."""
     try:
         yield
@@ -112,7 +98,7 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
     def count_chunks(chunks: int) -> Iterator[Callable[[int], None]]:
         nonlocal total
         total = chunks
-        with _show_progress(chunks) as show:
+        with show_bar(chunks) as show:
 
             def advance(some: int) -> None:
                 nonlocal done
@@ -125,111 +111,14 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
         amount = f"{done} of {total} new chunks are in" if total else "nothing was added yet"
         return f"{amount}; run it again to go on"
 
-    with _explain_stop(describe):
+    with explain_stop(describe):
         return memory.add_documents(documents, cleanup="incremental", progress=count_chunks)
 
 
-def run_ingest(
-    sources: Sources,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Ray cluster: host:port, auto, or local."),
-    ] = None,
-    store: Store = DEFAULT_STORE,
-    **opening: Unpack[OpenFlags],
-) -> Output:
-    """Add very many files, on a Ray cluster if one is given; run it again after a stop."""
-    for path in sources:
-        require_path(path)  # before a memory is created
-    stopped = "what was published stays; run it again to go on"
-    with (
-        CrabPath.open(store, **opening) as memory,
-        _explain_stop(lambda: stopped),
-    ):
-        report = memory.ingest(sources, ray=ray, progress=_show_progress)
-    speed = f"{report.seconds:.1f} s ({report.rate:.0f}/s)"
-    text = f"{report.documents} documents in {speed}: {_describe_chunks(report.chunks)}"
-    bill = (
-        f"about {report.embedded_tokens:,} tokens embedded, "
-        f"{report.llm_tokens} tokens of language models"
-    )
-    numbers = {
-        "documents": report.documents,
-        **_count_chunks(report.chunks),
-        "seconds": round(report.seconds, 3),
-        "embedded_tokens": report.embedded_tokens,
-        "llm_tokens": report.llm_tokens,
-        "skipped": report.skipped,
-    }
-    return Output(numbers, [text, bill], _warn_of(report.skipped))
-
-
-def run_sync(
-    sources: Sources,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change; write nothing.")
-    ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Retire everything of a source that is empty now.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print one line per section, with its similarity.")
-    ] = False,
-    store: Store = DEFAULT_STORE,
-    **opening: Unpack[OpenFlags],
-) -> Output:
-    """Follow files as they change, and keep what was learned about their sections."""
-    for path in sources:
-        require_path(path)  # before a memory is created
-    stopped = "a sync is done as a whole or not at all; run it again to finish it"
-    with (
-        CrabPath.open(store, **opening, create=not dry_run) as memory,
-        _explain_stop(lambda: stopped),
-    ):
-        plan = memory.sync(
-            sources, allow_empty=allow_empty, dry_run=dry_run, progress=_show_progress
-        )
-    if verbose:
-        columns: tuple[str, ...] = ("change", "similarity", "section", "source")
-        rows = list(map(_describe_section, plan.sections))
-    else:
-        columns, rows = ("source", "sections"), _count_by_file(plan.sections)
-    shown = rows if dry_run or verbose else rows[:_SHOWN]
-    table = [make_table(columns, shown)] if shown else []
-    rest = len(rows) - len(shown)
-    more = [dim(f"… and {rest} more files; --verbose or --json shows all")] if rest else []
-    shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
-    ending = "; nothing was written" if dry_run else ""
-    counts = f"{list_counts(plan.counts())}{shifted}{ending}"
-    shown_plan = {**plan.to_dict(), "dry_run": dry_run}
-    return Output(shown_plan, (*table, *more, counts), _warn_of(plan.skipped))
-
-
-def _warn_of(skipped: Mapping[str, str]) -> list[str]:
+def list_skipped(skipped: Mapping[str, str]) -> list[str]:
     """List which files, or parts of files, were not read, and why."""
-    return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
-
-
-def _count_by_file(sections: "Sequence[Section]") -> list[tuple[str, ...]]:
-    """Count added, changed and deleted sections by file; a renamed file has both names."""
-    files: dict[str, Counter[str]] = {}
-    for section in sections:
-        files.setdefault(_describe_source(section), Counter())[section.fate] += 1
-    return [(name, list_counts(c)) for name, c in sorted(files.items())]
-
-
-def _describe_section(section: "Section") -> tuple[str, ...]:
-    """Format a section as a row: fate, similarity, title and source."""
-    similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
-    title = section.node.title or section.node.content[:60]
-    return section.fate, similarity, title, _describe_source(section)
-
-
-def _describe_source(section: "Section") -> str:
-    """Format the source of a section: ``former → present`` if it was moved."""
-    source = section.node.source
-    was = source if section.was is None else section.was.source
-    return source if was == source else f"{was} → {source}"
+    lines = load_part(SOURCE_FILES).describe_skipped(skipped)
+    return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in lines]
 
 
 def run_forget(
@@ -279,88 +168,6 @@ def _confirm_forgetting(
     )
     if what := " and ".join(filter(None, named)):
         confirm_deletion(f"Delete {what}? This cannot be undone.", yes=yes)
-
-
-def list_contents(
-    source: Annotated[str | None, typer.Option(help="Only chunks of this source.")] = None,
-    notes: Annotated[bool, typer.Option("--notes", help="Notes instead, newest first.")] = False,
-    turns: Annotated[bool, typer.Option("--turns", help="Turns instead, newest first.")] = False,
-    sources: Annotated[bool, typer.Option("--sources", help="Sources instead, by name.")] = False,
-    retired: Annotated[
-        bool, typer.Option("--retired", help="Retired sections instead; with --source, its own.")
-    ] = False,
-    limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
-    namespace: Annotated[
-        str, namespace_option(help="The namespace of the notes or turns.")
-    ] = "default",
-    store: Store = DEFAULT_STORE,
-) -> Output:
-    """List chunks of documents, or notes, turns or sources; other processes may use the memory."""
-    if [source is not None or retired, notes, turns, sources].count(True) > 1:
-        msg = "give at most one of --source (or --retired), --notes, --turns and --sources"
-        raise InvalidInputError(msg)
-    limit = require_count("limit", limit)
-    with existing_store(store) as opened:
-        if notes:
-            table, data = _list_notes(list_notes(opened, namespace, limit))
-        elif turns:
-            table, data = _list_turns(list_turns(opened, namespace, limit))
-        elif sources:
-            table, data = _list_sources(opened.catalog.count_by_source(limit))
-        else:
-            owner = RETIRED if retired else 0
-            found = opened.catalog.list_nodes(limit, source=source, owner=owner)
-            table, data = _list_nodes(found)
-    if not data:
-        whose = f" in namespace {namespace}" if notes or turns else ""
-        return Output(data, [dim(f"nothing{whose}; crabpath info counts what there is")])
-    more = [dim(f"the first {limit}; raise --limit for more")] if len(data) == limit else []
-    return Output(data, [table, *more])
-
-
-_Listed = tuple[Table, list[dict[str, Any]] | dict[str, int]]
-
-
-def _list_sources(found: dict[str, int]) -> _Listed:
-    rows = [(str(chunks), source) for source, chunks in found.items()]
-    return make_table(("chunks", "source"), rows), found
-
-
-def _list_nodes(found: Sequence[Node]) -> _Listed:
-    rows = [(node.id, node.source, find_first_line(node.content)) for node in found]
-    data = [
-        {
-            "id": node.id,
-            "title": node.title,
-            "source": node.source,
-            "content": node.content,
-            "metadata": dict(node.metadata),
-        }
-        for node in found
-    ]
-    return _make_list(("id", "source", "text"), rows), data
-
-
-def _list_notes(found: Sequence[NoteRecord]) -> _Listed:
-    rows = [(note.id, note.kind, find_first_line(note.text)) for note in found]
-    return _make_list(("id", "kind", "note"), rows), [note._asdict() for note in found]
-
-
-def _list_turns(found: Sequence[TurnRecord]) -> _Listed:
-    rows = [
-        (turn.id, format_time(turn.created), "yes" if turn.feedback_id else "", turn.query)
-        for turn in found
-    ]
-    columns = ("id", "asked", "learned", "question")
-    return _make_list(columns, rows), [turn._asdict() for turn in found]
-
-
-def _make_list(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Make a table that cuts no cell; ids of usual length stay on one line, to be copied."""
-    first, *others = columns
-    short = all(len(row[0]) <= _ID_WIDTH for row in rows)
-    kept = Column(first, no_wrap=short, overflow="fold")
-    return make_table((kept, *(Column(name, overflow="fold") for name in others)), rows)
 
 
 def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:

@@ -6,7 +6,7 @@ import typer
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import documents, feedback, queries
-from crabpath_retrievers.cli.commands import Commands, Program, add_commands, add_group, add_parts
+from crabpath_retrievers.cli.commands import Commands, Program, add_commands, add_parts
 
 app = typer.Typer(
     cls=Program,
@@ -39,41 +39,18 @@ def describe_program(
 _COMMANDS: dict[str, Commands] = {
     "Documents": {
         "add": documents.run_add,
-        "ingest": documents.run_ingest,
-        "sync": documents.run_sync,
-        "list": documents.list_contents,
         "forget": documents.run_forget,
         "info": documents.run_info,
     },
-    "Ask": {
-        "query": queries.run_query,
-        "explain": queries.run_explain,
-        "demo": queries.show_demo_result,
-    },
+    "Ask": {"query": queries.run_query},
     "Feedback": {
         "feedback": feedback.run_feedback,
         "teach": feedback.run_teach,
         "correct": feedback.run_correct,
         "undo": feedback.run_undo,
         "learn": feedback.run_learn,
-        "lift": feedback.show_report,
-        "report": feedback.show_report,
     },
 }
 for panel, commands in _COMMANDS.items():
     add_commands(app, panel, commands)
-add_group(
-    app,
-    "Operate",
-    "history",
-    "Snapshots of what a namespace has learned; freezing it.",
-    {
-        "snapshot": feedback.take_snapshot,
-        "delete": feedback.delete_snapshot,
-        "list": feedback.list_snapshots,
-        "restore": feedback.restore_snapshot,
-        "freeze": feedback.freeze_namespace,
-        "unfreeze": feedback.unfreeze_namespace,
-    },
-)
 add_parts(app)

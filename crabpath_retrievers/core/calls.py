@@ -98,9 +98,12 @@ def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def perform_sync_or_async(
-    blocking: Callable[[], T], native: Callable[[], Awaitable[T]]
+    blocking: Callable[[], T], native: Callable[[], Awaitable[T]] | None
 ) -> Operations[T]:
-    """Ask the driver to perform an operation: ``blocking`` in sync, ``native`` in async calls."""
+    """Ask the driver to perform an operation: ``blocking`` in sync, ``native`` in async calls.
+
+    Without ``native`` these, too, perform ``blocking``, in the thread of the other steps.
+    """
     result: T = yield Operation(blocking, native)
     return result
 

@@ -184,7 +184,11 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """Collect names of documents: the ids of documents and nodes, and texts as they are."""
+    """Collect names of documents: the ids of documents and nodes, and texts as they are.
+
+    Raises:
+        InvalidInputError: An item is neither a document nor an id.
+    """
     many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):

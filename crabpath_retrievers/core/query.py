@@ -158,7 +158,11 @@ class Query:
 
     @classmethod
     def from_options(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
-        """Check the options of a question, and normalise its texts for storage."""
+        """Check the options of a question, and normalise its texts for storage.
+
+        Raises:
+            InvalidInputError: The text is empty, or an option cannot be used.
+        """
         if not isinstance(text, str):
             msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
             raise InvalidInputError(msg)
@@ -407,7 +411,8 @@ def find_namespace(configurable: Mapping[str, Any]) -> str | None:
     2. ``namespace``, then ``user_id``, of the context of LangGraph's runtime;
     3. ``namespace``, then ``user_id``, of the configuration itself.
 
-    Blank texts are skipped: a LangGraph server without authentication writes one.
+    Blank texts are skipped: a LangGraph server without authentication writes one. None if none is
+    given: then the retriever's own namespace applies.
     """
     runtime = configurable.get(_RUNTIME)
     places = getattr(runtime, "context", None), configurable

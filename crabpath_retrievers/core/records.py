@@ -225,6 +225,17 @@ def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 
     return similarities
 
 
+def choose_nearest(vectors: Vector, vector: Vector, k: int) -> list[int]:
+    """Choose the ``k`` rows of a matrix ``[n, d]`` that are nearest to a vector, nearest first.
+
+    All are unit vectors. Of equally near rows at the end, any is chosen.
+    """
+    far = -(vectors @ vector)
+    best = np.argpartition(far, k)[:k] if k < len(far) else np.arange(len(far))
+    rows: list[int] = best[np.argsort(far[best], kind="stable")].tolist()
+    return rows
+
+
 def stretch_cosine(cosine: Number, stretch: float) -> Number:
     """Compute ``1 - stretch · (1 - cosine)``: 1 for equal texts, about 0 for unrelated ones.
 

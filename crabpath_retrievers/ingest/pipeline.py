@@ -26,14 +26,16 @@ from langchain_core.documents import Document
 from crabpath_retrievers.core.calls import count_ingest, elapsed_ms
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.processes import compute_ahead
-from crabpath_retrievers.core.records import Node
+from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
+    Part,
     has_caller_id,
     make_embedding_text,
     make_metadata_id,
+    name_first,
 )
 from crabpath_retrievers.ingest.linking import (
     UNFINISHED_SINCE,
@@ -41,13 +43,6 @@ from crabpath_retrievers.ingest.linking import (
     Linking,
     find_bulk_start,
     find_here,
-)
-from crabpath_retrievers.ingest.parts import (
-    ChunkEmbedder,
-    Part,
-    describe_chunk,
-    explain_left_out,
-    warn_of_left_out,
 )
 from crabpath_retrievers.storage import GraphStore, Store
 from crabpath_retrievers.storage.read.catalog import Catalog, PublishedLinks, StoredChunk
@@ -64,7 +59,7 @@ from crabpath_retrievers.storage.write.nodes import (
 )
 from crabpath_retrievers.storage.write.transaction import Write
 from crabpath_retrievers.vectors.base import VectorIndex, require_deleting
-from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
+from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +98,74 @@ class Batch(NamedTuple):
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
+
+
+class ChunkEmbedder(NamedTuple):
+    """Embeds chunks.
+
+    A vector that is all zero or not finite is refused if ``strict``; else its chunk is left out.
+    """
+
+    embedder: Embedder
+    strict: bool = False
+
+    def embed(self, nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+        """Embed the chunks that have no vector.
+
+        Returns:
+            All chunks with a vector, in order; and those that are left out.
+
+        Raises:
+            InvalidInputError: The embedder answers wrongly; the message names the document.
+        """
+        texts = [make_embedding_text(node) if node.vector is None else None for node in nodes]
+        bare = [(text, node) for text, node in zip(texts, nodes, strict=True) if text is not None]
+        vectors = self.embed_texts(bare)
+        embedded = [
+            node if text is None else replace(node, vector=vectors.get(text))
+            for text, node in zip(texts, nodes, strict=True)
+        ]
+        left_out = [node for text, node in bare if text not in vectors]
+        return [node for node in embedded if node.vector is not None], left_out
+
+    def embed_texts(self, given: Sequence[tuple[str, Node]]) -> dict[str, Vector]:
+        """Embed texts, each given with its chunk; return unit vectors ``[d]`` by text.
+
+        Texts without a usable vector are left out.
+
+        Raises:
+            InvalidInputError: The embedder answers wrongly; or, if ``strict``, a text has no usable
+                vector.
+        """
+        texts = [text for text, _ in given]
+        found = self.embedder.try_documents(texts, lambda place: describe_chunk(given[place][1]))
+        left = [
+            describe_chunk(node) for (_, node), v in zip(given, found, strict=True) if v is None
+        ]
+        if left and self.strict:
+            raise InvalidInputError(explain_left_out(left))
+        return {text: v for text, v in zip(texts, found, strict=True) if v is not None}
+
+
+def describe_chunk(node: Node) -> str:
+    """Describe a chunk to a person: its source, page, place there and id."""
+    page = node.metadata.get("page")
+    where = "" if page is None else f" page {page}"
+    return f"{node.source!r}{where} chunk {node.position + 1} (id {node.id})"
+
+
+def explain_left_out(labels: Sequence[str]) -> str:
+    """Say which chunks have no usable vector."""
+    return (
+        f"the embedder gives {len(labels)} chunks a vector that is all zero or not finite: "
+        f"{name_first(labels)}"
+    )
+
+
+def warn_of_left_out(labels: Sequence[str]) -> None:
+    """Log one warning that names the chunks that are left out, if there are any."""
+    if labels:
+        _log.warning("%s; left out, add them again to try again", explain_left_out(labels))
 
 
 @dataclass(slots=True)

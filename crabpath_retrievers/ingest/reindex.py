@@ -2,10 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
 
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
@@ -15,7 +14,9 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.write.nodes import queue_reindex
 from crabpath_retrievers.vectors.base import VectorIndex, find_differing
 
-_SAMPLE_SIZE = 64  # chunks that are looked up in the index when a memory is opened
+SAMPLE_SIZE = 64
+"""Chunks that are looked up in the index when a memory is opened."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,12 +46,12 @@ class Reindexer:
             InvalidInputError: The graph store is empty, but the index is not.
         """
         catalog = self.store.catalog
-        some = catalog.some_chunk_ids(_SAMPLE_SIZE)
+        some = catalog.some_chunk_ids(SAMPLE_SIZE)
         if (found := self.index.count_and_find(some)) is None:
             return
         count, held = found
         unfinished = catalog.has_unfinished_ingest()
-        self._require_own(count, some, held)
+        self.require_own(count, some, held)
         nodes = int(catalog.meta().get("nodes", 0))
         if some and not held:
             self._require_fillable(nodes)
@@ -67,27 +68,6 @@ class Reindexer:
                 count - nodes,
                 self.index.description,
             )
-
-    def reindex_all(self) -> None:
-        """Index all vectors again, and delete those that belong to no node.
-
-        Raises:
-            ConfigurationError: The index holds vectors, but none of this memory.
-            InvalidInputError: The graph store is empty, but the index is not.
-        """
-        with self.store.hold_ingest_lock():
-            some = self.store.catalog.some_chunk_ids(_SAMPLE_SIZE)
-            count, held = self.index.count_and_find(some) or (0, set())
-            self._require_own(count, some, held)
-            self.index.inspect()
-            self.fill()
-            self._delete_surplus()
-            self.ingest.stamp()
-
-    def sweep(self) -> None:
-        """Finish an interrupted ingest, and delete vectors of episodes and notes that are gone."""
-        self.ingest.recover()
-        self._delete_strays()
 
     def catch_up(self) -> None:
         """Index the vectors of documents, episodes and notes that are queued."""
@@ -168,7 +148,7 @@ class Reindexer:
                 self.index.description,
             )
 
-    def _require_own(self, count: int, some: Sequence[str], held: AbstractSet[str]) -> None:
+    def require_own(self, count: int, some: Sequence[str], held: AbstractSet[str]) -> None:
         """Refuse an index that holds vectors, but none of this memory."""
         place = self.index.description
         if count and some and not held:
@@ -191,20 +171,3 @@ class Reindexer:
                 "choose an empty directory or collection for the vectors of a new memory"
             )
             raise InvalidInputError(msg)
-
-    def _delete_surplus(self) -> None:
-        # List the index first: nodes added meanwhile are in the graph store before the index.
-        self._delete_others(self.index, self.store.catalog.chunk_ids)
-        self._delete_strays()
-
-    def _delete_strays(self) -> None:
-        for name in self.index.list_siblings():
-            kind, _, key = name.partition("-")
-            reads = self.store.learned.episode_ids if kind == "episodes" else self.store.notes.ids
-            self._delete_others(self.index.open_sibling(name), partial(reads, int(key)))
-
-    def _delete_others(self, index: VectorIndex, list_wanted: Callable[[], Iterable[str]]) -> None:
-        held = [one for part in index.ids() for one in part]
-        wanted = set(list_wanted())
-        if surplus := [one for one in held if one not in wanted]:
-            index.delete(surplus)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
     DOCUMENT_FIELDS,
@@ -22,7 +23,6 @@ from crabpath_retrievers.core.feedback import (
 from crabpath_retrievers.core.records import ReturnedDocument, Turn, Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.attribution import attribute_turn
 from crabpath_retrievers.learning.rules import decide
 from crabpath_retrievers.storage import Reader
 from crabpath_retrievers.storage.read.catalog import StoredChunk
@@ -162,7 +162,8 @@ def assign_feedback(
     for logged, share in zip(candidates, shares, strict=True):
         turn, support = logged.turn, None
         if feedback.answer and not is_use_stated(turn, feedback):
-            support = attribute_turn(read, turn, feedback.answer)
+            part = load_part("crabpath_retrievers.parts.attribution")
+            support = part.attribute_turn(read, turn, feedback.answer)
         credit = assign_credit(turn, feedback, support, weight * share)
         added = frozenset(credit.documents) - shown[turn.id]
         turns.append(CreditedTurn(turn, replace(credit, added=added), logged.vector))

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,9 @@ from crabpath_retrievers.core.calls import (
     trace_operation,
 )
 from crabpath_retrievers.core.changes import (
-    AdjustWeights,
     Change,
     ConsumeFeedback,
     KeepFeedback,
-    WeightDelta,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.processes import BackgroundWorker, raise_interruption
@@ -53,7 +51,7 @@ from crabpath_retrievers.learning.undo import UNDONE, LearningHistory, Reverted,
 from crabpath_retrievers.rerank import get_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel, NamespaceModels
 from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.learned import EdgeTriple, StoredFeedback, UnreadableFeedback
+from crabpath_retrievers.storage.read.learned import StoredFeedback, UnreadableFeedback
 from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 from crabpath_retrievers.storage.write.learned import revise_feedback, settle_feedback
 
@@ -385,24 +383,6 @@ class Recorder:
             note = "; ".join(filter(None, (note, _TAKEN_BACK)))
         return reverted, changes, note
 
-    def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
-        """Set the weights of edges; they decay and can be undone like learned ones.
-
-        ``weights`` are in [-1, 1], by keys of both ends and kind. ``feedback`` and the receipt are
-        as for :meth:`learn_without_turn`.
-        """
-        namespace = str(feedback.namespace)
-
-        def compute_changes(read: Reader) -> list[Change]:
-            known = read.learned.weights(namespace, sorted({edge[0] for edge in weights}))
-            deltas = [
-                WeightDelta(*edge, weight - known.get(edge, 0.0))
-                for edge, weight in weights.items()
-            ]
-            return [AdjustWeights(namespace, tuple(deltas), feedback.feedback_id)]
-
-        return self.learn_without_turn(feedback, compute_changes)
-
     @retry_on_conflict
     def learn_without_turn(
         self,
@@ -538,6 +518,9 @@ def _settle(store: Store, stored: StoredFeedback, why: Receipt) -> Receipt:
     Returns:
         That receipt, with the note that is stored; or the receipt of another process that settled
         the feedback before.
+
+    Raises:
+        ConflictError: The feedback was revised in the meantime.
     """
     status: Literal["repeated", "refused"] = "repeated" if why.repeated else "refused"
     store.write(settle_feedback, stored.sequence, str(why.note), status, stored.created)

@@ -1,26 +1,20 @@
-"""Undo of feedback, and snapshots of a namespace."""
+"""Undo of feedback."""
 
-import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
+from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.rerank import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, NoteMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import Reader, Store
-from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
+from crabpath_retrievers.storage.read.history import FeedbackFilter
 from crabpath_retrievers.storage.read.notes import SaidNote
-from crabpath_retrievers.storage.write.history import (
-    apply_snapshot,
-    drop_snapshot,
-    undo_feedback,
-    write_snapshot,
-)
+from crabpath_retrievers.storage.write.history import undo_feedback
 from crabpath_retrievers.storage.write.learned import settle_feedback
 from crabpath_retrievers.storage.write.notes import undo_said
 from crabpath_retrievers.storage.write.transaction import Write
@@ -46,7 +40,6 @@ _REFUSED = "it was refused, so nothing was learned from it"
 _REPEATED = "it only repeated other feedback, so nothing was learned from it"
 _NOTHING_TO_UNDO = {"undone": _UNDONE_BEFORE, "refused": _REFUSED, "repeated": _REPEATED}
 _UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"
-_MAX_NAME_CHARS = 200
 
 
 Reverted = tuple[int, Sequence[str], Sequence[str]]
@@ -55,7 +48,7 @@ Reverted = tuple[int, Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class LearningHistory:
-    """Undoes feedback, and takes, restores and deletes snapshots.
+    """Undoes feedback.
 
     Attributes:
         episodes, notes: Vectors of episodes and notes, deleted with them.
@@ -202,63 +195,3 @@ class LearningHistory:
         if notes:
             lost = sorted(set(notes) - store.notes.ids(namespace))
             self.notes.delete(store, namespace, lost)
-
-    @retry_on_conflict
-    def snapshot(self, namespace: str, name: str | None) -> str:
-        """Store the learned state of a namespace; return the id of the snapshot.
-
-        See :meth:`MemoryNamespaces.snapshot`. ``name`` None stores it without a name.
-        """
-        space, label = parse_namespace(namespace), None if name is None else _validate_name(name)
-        self.store.flush()  # so that a namespace with its first turn exists
-        if not self.store.walk.get_clock(space).key:
-            msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
-            raise NotFoundError(msg)
-        if label is not None and any(s.name == label for s in self.store.history.snapshots(space)):
-            msg = f"namespace {space!r} has a snapshot {label!r}: choose another name or delete it"
-            raise InvalidInputError(msg)
-        identity = uuid.uuid4().hex
-        self.store.write(write_snapshot, space, identity, label)
-        return identity
-
-    def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Restore the learned state of a namespace; see :meth:`MemoryNamespaces.restore`."""
-        stored = self.find_snapshot(snapshot, namespace)
-        key = self.store.walk.get_clock(stored.namespace).key
-        episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
-        self.store.write(apply_snapshot, stored.id)
-        self.delete_vectors(self.store, key, episodes, notes)
-        self.episodes.catch_up()
-        return stored
-
-    def delete(self, snapshot: str, namespace: str | None) -> str:
-        """Delete a snapshot and return its id; it is looked up as by :meth:`find_snapshot`."""
-        stored = self.find_snapshot(snapshot, namespace)
-        self.store.write(drop_snapshot, stored.id)
-        return stored.id
-
-    def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Find a snapshot by its id, or by its name within its namespace.
-
-        ``namespace`` None finds an id anywhere, and a name in the default namespace.
-        """
-        scope = None if namespace is None else parse_namespace(namespace)
-        snapshot = parse_text("snapshot", snapshot)
-        known = self.store.history.snapshots(scope)
-        default_scope = scope or DEFAULT_NAMESPACE
-        for stored in known:
-            if stored.id == snapshot or (
-                stored.name == snapshot and stored.namespace == default_scope
-            ):
-                return stored
-        where = "here" if scope is None else f"of namespace {scope!r}"
-        msg = f"no snapshot {snapshot!r} {where}: choose one that its list of snapshots has"
-        raise NotFoundError(msg)
-
-
-def _validate_name(name: object) -> str:
-    text = parse_text("the name", name).strip()
-    if not 1 <= len(text) <= _MAX_NAME_CHARS:
-        msg = f"a snapshot's name must have 1 to {_MAX_NAME_CHARS} characters, not {len(text)}"
-        raise InvalidInputError(msg)
-    return text

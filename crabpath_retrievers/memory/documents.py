@@ -6,14 +6,12 @@ A bulk ingest takes files in one process, or files or a dataset on Ray.
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, dropwhile
+from itertools import chain
 from typing import Any
 
 from langchain_core.documents import Document
 from typing_extensions import Self
 
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.metadata import require_bounded
 from crabpath_retrievers.core.query import (
     parse_ids,
     parse_namespace,
@@ -21,37 +19,27 @@ from crabpath_retrievers.core.query import (
     parse_texts,
     require_count,
     require_flags,
-    require_list,
 )
 from crabpath_retrievers.core.records import Node, Vector, compare_vectors
-from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, NotFoundError
-from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
-from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.core.text import format_value, is_blank
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.corrections import mark_corrections
 from crabpath_retrievers.retrieval.search import (
-    compute_idf,
     find_nearest,
-    search_lexical,
-    select_query_words,
 )
-from crabpath_retrievers.storage.read.catalog import MetadataTest
 from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.storage.write.history import forget_namespace
 from crabpath_retrievers.storage.write.learned import drop_answers
 from crabpath_retrievers.storage.write.notes import remove_notes
 from crabpath_retrievers.vectors.base import require_deleting
 from crabpath_retrievers.vectors.embedder import to_unit_vector
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
-from crabpath_retrievers.vectors.opening import wrapped_store
 
 _log = logging.getLogger(__name__)
 
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
 
-_MOST_WITH_WORDS = 1000  # chunks that are found by words
 _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
@@ -67,59 +55,7 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
     nodes |= mark_corrections(store, nodes, parse_namespace(namespace))
     wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
-    return [_to_document(nodes[name]) for name in dict.fromkeys(wanted) if name in nodes]
-
-
-def list_documents(
-    services: Services,
-    source: str | None,
-    under: str | None,
-    wanted: Mapping[str, object] | None,
-    words: str | None,
-    limit: int,
-    after: str | None,
-) -> list[Document]:
-    """List the chunks of a memory; arguments and result as ``CrabPath.documents``."""
-    limit = require_count("limit", limit)
-    name, matches = None if source is None else parse_text("source", source), _make_test(wanted)
-    start = None if under is None else parse_text("under", under)
-    place = None if after is None else parse_text("after", after)
-    if words is None:
-        nodes = services.store.catalog.list_nodes(
-            limit, source=name, under=start, matches=matches, after=place
-        )
-        return [_to_document(node) for node in nodes]
-    found = [
-        node
-        for node in _find_by_words(services, parse_text("words", words))
-        if (name is None or node.source == name)
-        and (start is None or node.source.startswith(start))
-        and (matches is None or matches(node.metadata))
-    ]
-    if place is not None:
-        rest = dropwhile(lambda node: node.id != place, found)
-        if next(rest, None) is None:
-            msg = f"no chunk {place!r} has these words any more: list from the beginning"
-            raise NotFoundError(msg)
-        found = [*rest]
-    return [_to_document(node) for node in found[:limit]]
-
-
-def _find_by_words(services: Services, words: str) -> list[Node]:
-    """Find chunks with any of the rarest words of the text ``words``, best first.
-
-    At most a fixed number of them are found.
-    """
-    store, settings = services.store, services.settings.seeds
-    wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
-    with store.open_reader() as read:
-        asked = select_query_words(list_query_words(words, read.language), settings)
-        facts = read.walk.read_facts(DEFAULT_NAMESPACE, asked)
-        scores = search_lexical(read, facts, compute_idf(facts), wide)
-        heads = {head.key: head.id for head in read.walk.get_nodes((), [*scores])}
-        best = [heads[key] for key in scores if key in heads]
-        nodes = read.catalog.documents(best)
-    return [nodes[name] for name in best if name in nodes]
+    return [make_document(nodes[name]) for name in dict.fromkeys(wanted) if name in nodes]
 
 
 def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
@@ -136,64 +72,15 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
         nodes = read.catalog.documents([head.id for head in heads])
     scores = compare_vectors([head.vector for head in heads], vector)
     return [
-        (_to_document(nodes[head.id]), float(score))
+        (make_document(nodes[head.id]), float(score))
         for head, score in zip(heads, scores, strict=True)
         if head.id in nodes
     ]
 
 
-def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
-    """Make the test whether metadata have all the wanted values; None if none are wanted."""
-    if wanted is None:
-        return None
-    require_bounded(wanted)
-    plain = isinstance(wanted, Mapping) and all(
-        isinstance(key, str) and not key.startswith("$") and not isinstance(value, Mapping)
-        for key, value in wanted.items()
-    )
-    values = to_json_safe(wanted) if plain else {}
-    if not plain or None in values.values():
-        msg = (
-            "filter must map keys of the metadata to the values that they must have, such as "
-            f"{{'team': 'people'}}, and None is none, not {format_value(wanted)}"
-        )
-        raise InvalidInputError(msg)
-    return lambda metadata: all(
-        (own := metadata.get(key)) == value and isinstance(own, bool) == isinstance(value, bool)
-        for key, value in values.items()
-    )
-
-
-def _to_document(node: Node) -> Document:
+def make_document(node: Node) -> Document:
+    """Make the document of a chunk or note."""
     return Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
-
-
-def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
-    """Read a wrapped vector store again; as ``CrabPath.refresh``."""
-    index = services.index
-    if not (isinstance(index, VectorStoreIndex) and wrapped_store(services.store.catalog.meta())):
-        msg = (
-            "this memory wraps no vector store, so there is nothing to refresh it from: "
-            "use add_documents or sync"
-        )
-        raise ConfigurationError(msg)
-    if documents is None and not index.lists:
-        msg = (
-            f"{index.description} cannot list its documents: "
-            "pass them with their ids as refresh(documents=...)"
-        )
-        raise ConfigurationError(msg)
-    checked = None if documents is None else require_list("documents", documents)
-    if not all(getattr(document, "id", None) for document in checked or ()):
-        msg = "the documents of a wrapped store need their ids: set Document.id on each"
-        raise ConfigurationError(msg)
-    services.identity.verify()
-    chunking = Chunking(services.settings.ingest, split=False)
-    report = services.ingest.adopt(
-        index.documents() if checked is None else checked, chunking=chunking
-    )
-    index.unknown_reported = False
-    return report
 
 
 class Forgotten(int):

@@ -27,30 +27,30 @@ from crabpath_retrievers.core.query import (
 )
 from crabpath_retrievers.core.records import Authority
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.lift import (
-    Lift,
-    LiftGrouping,
-    ShadowLift,
-    measure_lift,
-    measure_shadow,
-)
 from crabpath_retrievers.learning.recorder import LearningTally
 from crabpath_retrievers.learning.undo import UNDONE_NOTE
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart
 from crabpath_retrievers.rerank import Evidence
-from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord, Snapshot
-from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
-from crabpath_retrievers.storage.read.turns import Precedent
+from crabpath_retrievers.storage.read.history import FeedbackFilter
+from crabpath_retrievers.storage.read.learned import NamespaceRecord
 from crabpath_retrievers.storage.write.history import set_frozen
 from crabpath_retrievers.storage.write.learned import drop_said
 from crabpath_retrievers.storage.write.weights import set_authority
 
 if TYPE_CHECKING:
+    from crabpath_retrievers.parts.listing import FeedbackRecord
+    from crabpath_retrievers.parts.operation.lift import Lift, LiftGrouping, ShadowLift
     from crabpath_retrievers.parts.operation.replay import ReplayCheck, ReplayReport
+    from crabpath_retrievers.parts.operation.snapshots import Snapshot
+    from crabpath_retrievers.parts.operation.uses import DocumentUse, Precedent
 
 
+_LISTING = "crabpath_retrievers.parts.listing"
+_LIFT = "crabpath_retrievers.parts.operation.lift"
 _REPLAY = "crabpath_retrievers.parts.operation.replay"
+_SNAPSHOTS = "crabpath_retrievers.parts.operation.snapshots"
+_USES = "crabpath_retrievers.parts.operation.uses"
 
 
 class MemoryLearning(MemoryPart):
@@ -81,7 +81,7 @@ class MemoryLearning(MemoryPart):
         turn_id: str | UUID | None = None,
         before: str | None = None,
         limit: int = 100,
-    ) -> list[FeedbackRecord]:
+    ) -> "list[FeedbackRecord]":
         """List the recorded feedback with its status, newest first.
 
         Args:
@@ -104,10 +104,12 @@ class MemoryLearning(MemoryPart):
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             turn = None if turn_id is None else parse_text("turn_id", turn_id)
             place = None if before is None else parse_text("before", before)
-            history = self._services.store.history
-            return history.find_feedback(giver, limit, turn=turn, before=place)
+            reads = load_part(_LISTING).ListQueries(self._services.store)
+            given: list[FeedbackRecord]
+            given = reads.list_feedback(giver, limit, turn=turn, before=place)
+        return given
 
-    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> list[Precedent]:
+    def precedents(self, turn_id: str | UUID, *, namespace: str | None = None) -> "list[Precedent]":
         """List verdicts on past questions like that of a turn: the past uses of its documents.
 
         Only those that were given before the turn and are not undone, among the newest 500.
@@ -136,11 +138,13 @@ class MemoryLearning(MemoryPart):
             if found is None or found.vector is None:
                 return []
             alike = services.episodes.near(services.store, found.vector, found.state.clock)
-            return log.find_precedents(found.turn, alike)
+            reads = load_part(_USES).UseQueries(services.store)
+            past: list[Precedent] = reads.find_precedents(found.turn, alike)
+        return past
 
     def usage(
         self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
-    ) -> list[DocumentUse]:
+    ) -> "list[DocumentUse]":
         """List the chunks and notes that feedback of a namespace found most useful.
 
         These were used at least as often as not; ``least`` lists the others.
@@ -161,9 +165,14 @@ class MemoryLearning(MemoryPart):
         require_flags(least=least)
         store, name = self._services.store, parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
-            return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
+            key = store.walk.get_clock(name).key
+            reads = load_part(_USES).UseQueries(store)
+            ranked: list[DocumentUse] = reads.rank_by_use(key, limit, least=least)
+        return ranked
 
-    def lift(self, *, namespace: str | None = None, by: LiftGrouping = "namespace") -> list[Lift]:
+    def lift(
+        self, *, namespace: str | None = None, by: "LiftGrouping" = "namespace"
+    ) -> "list[Lift]":
         """Measure the gain of learning: returned documents against the ranking before any lesson.
 
         Each turn after the first lesson records both. Those count whose feedback names
@@ -188,11 +197,12 @@ class MemoryLearning(MemoryPart):
         """
         scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
-            return measure_lift(self._services.store, scope, by)
+            found: list[Lift] = load_part(_LIFT).measure_lift(self._services.store, scope, by)
+        return found
 
     def shadow_lift(
-        self, *, namespace: str | None = None, by: LiftGrouping = "namespace"
-    ) -> list[ShadowLift]:
+        self, *, namespace: str | None = None, by: "LiftGrouping" = "namespace"
+    ) -> "list[ShadowLift]":
         """Compare the ranks of used documents in a shadow and in the present retriever.
 
         Those count whose feedback says that they were used in a success, or are relevant. The bias
@@ -216,7 +226,10 @@ class MemoryLearning(MemoryPart):
         scope = None if namespace is None else parse_namespace(namespace)
         with limit_waiting(self._services.settings.time_limit):
             self._services.settle_shadows()
-            return measure_shadow(self._services.store, scope, by)
+            found: list[ShadowLift] = load_part(_LIFT).measure_shadow(
+                self._services.store, scope, by
+            )
+        return found
 
     @trace_memory("update_memory", lambda receipts: count_records(len(receipts)))
     def undo_all(
@@ -434,14 +447,16 @@ class MemoryNamespaces(MemoryPart):
             NotFoundError: There is no such namespace.
             InvalidInputError: The name exists already or cannot be used.
         """
-        return self._services.history.snapshot(namespace, name)
+        taken: str = load_part(_SNAPSHOTS).take_snapshot(self._services.history, namespace, name)
+        return taken
 
-    def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
+    def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> "list[Snapshot]":
         """List the snapshots of a namespace, newest first; None lists those of all namespaces."""
         scope = None if namespace is None else parse_namespace(namespace)
-        return self._services.store.history.snapshots(scope)
+        found: list[Snapshot] = load_part(_SNAPSHOTS).list_snapshots(self._services.store, scope)
+        return found
 
-    def restore(self, snapshot: str, *, namespace: str | None = None) -> Snapshot:
+    def restore(self, snapshot: str, *, namespace: str | None = None) -> "Snapshot":
         """Reset what a namespace has learned to what it was at a snapshot.
 
         Documents do not change; documents deleted since are ignored. Feedback recorded after the
@@ -458,7 +473,9 @@ class MemoryNamespaces(MemoryPart):
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        return self._services.history.restore(snapshot, namespace)
+        part, history = load_part(_SNAPSHOTS), self._services.history
+        restored: Snapshot = part.restore_snapshot(history, snapshot, namespace)
+        return restored
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
         """Delete a snapshot, looked up as by :meth:`restore`.
@@ -466,7 +483,7 @@ class MemoryNamespaces(MemoryPart):
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        self._services.history.delete(snapshot, namespace)
+        load_part(_SNAPSHOTS).delete_snapshot(self._services.history, snapshot, namespace)
 
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Stop a namespace from learning: its feedback is refused from now on.

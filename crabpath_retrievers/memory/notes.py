@@ -15,7 +15,6 @@ from crabpath_retrievers.core.query import (
     parse_text,
     parse_texts,
     remove_answer_metadata,
-    require_count,
 )
 from crabpath_retrievers.core.records import Authority, Vector
 from crabpath_retrievers.core.text import format_value, prepend_title, remove_pictures, to_storable
@@ -32,9 +31,7 @@ from crabpath_retrievers.learning.notes import (
 )
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.notes import NoteRecord
-from crabpath_retrievers.storage.read.turns import StoredTurn, TurnRecord
-from crabpath_retrievers.storage.sql_tools import ListPlace
+from crabpath_retrievers.storage.read.turns import StoredTurn
 
 _DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
 _LONGEST_NAME = 600
@@ -64,6 +61,9 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     Args:
         ids: Ids of chunks or notes; or of whole documents, for all their chunks.
         namespace: The namespace whose notes may be among them.
+
+    Raises:
+        NotFoundError: An id does not exist in this namespace.
     """
     owner = store.walk.get_clock(namespace).key
     keys = {head.id: head.key for head in store.walk.get_nodes(ids, namespace=owner)}
@@ -145,7 +145,11 @@ def save_note(
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
-    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all."""
+    """Find a turn by its id, or the host's id of its run; ``namespace`` None looks in all.
+
+    Raises:
+        NotFoundError: There is no such turn.
+    """
     scope = None if namespace is None else parse_namespace(namespace)
     name = parse_text("turn_id", turn_id)
     logged = store.turns.find(name, namespace=scope)
@@ -153,39 +157,6 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
         msg = f"no turn {name!r} is recorded here: check the id and the namespace"
         raise NotFoundError(msg)
     return logged
-
-
-def list_notes(
-    store: GraphStore, namespace: str, limit: int, *, before: str | None = None
-) -> list[NoteRecord]:
-    """List the newest notes of a namespace; as ``CrabPath.notes``."""
-    limit = require_count("limit", limit)
-    place = None if before is None else parse_text("before", before)
-    owner = store.walk.get_clock(parse_namespace(namespace)).key
-    return store.notes.list_newest(owner, limit, before=place)
-
-
-def find_note_place(store: GraphStore, name: str, namespace: str) -> ListPlace:
-    """Find the place of a note in the list of a namespace."""
-    return store.notes.find_place(store.walk.get_clock(namespace).key, name)
-
-
-def list_turns(
-    store: GraphStore, namespace: str, limit: int, *, before: str | None = None
-) -> list[TurnRecord]:
-    """List the last turns of a namespace; as ``CrabPath.turns``."""
-    limit = require_count("limit", limit)
-    store.flush()  # the first turn of a namespace creates it
-    until = None if before is None else find_turn_place(store, before, namespace).first
-    owner = store.walk.get_clock(parse_namespace(namespace)).key
-    return store.turns.list_newest(owner, limit, until=until)
-
-
-def find_turn_place(store: GraphStore, turn_id: str, namespace: str) -> ListPlace:
-    """Find the place of a turn in the list, or read the text of a place."""
-    name = parse_text("before", turn_id)
-    logged = store.turns.find(name, namespace=parse_namespace(namespace))
-    return ListPlace.parse(name, "turn") if logged is None else ListPlace(logged.turn.clock)
 
 
 def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:

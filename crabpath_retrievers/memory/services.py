@@ -41,8 +41,7 @@ from crabpath_retrievers.core.text import describe_type, format_value, to_storab
 from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.linking import Linking
-from crabpath_retrievers.ingest.parts import ChunkEmbedder
-from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.pipeline import ChunkEmbedder, Ingest
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.lesson import FeedbackLearner
 from crabpath_retrievers.learning.recorder import AfterLesson, Recorder
@@ -68,7 +67,6 @@ from crabpath_retrievers.vectors.embedder import (
     read_identity,
     to_unit_vector,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import (
     OWN,
     VectorPlace,
@@ -217,7 +215,8 @@ class Services:
             self.store.set_language(self.settings.language)
         self.index.refill = self.reindexing.fill
         if reindex:
-            self.reindexing.reindex_all()
+            part = load_part("crabpath_retrievers.parts.operation.reindexing")
+            part.reindex_all(self.reindexing)
         else:
             self.reindexing.check()
         self.ingest.recover(link_bulk=False)
@@ -260,8 +259,8 @@ class Services:
         with ExitStack() as undo:
             opened = _open_graph(place, vectors, replica, settings, undo)
             store, index, meta = _open_stores(opened, vectors, limit, undo)
-            plain = isinstance(index, VectorStoreIndex)
-            embedder.use_by_default(read_identity(meta), plain=plain)
+            is_plain = index.place["kind"] == "wrapped"  # it embeds documents by itself
+            embedder.use_by_default(read_identity(meta), plain=is_plain)
             services = cls(
                 store,
                 index,
@@ -272,7 +271,7 @@ class Services:
                 linkers=linkers,
                 reindex=reindex,
             )
-            wraps = wrapped_store(meta) and isinstance(index, VectorStoreIndex)
+            wraps = wrapped_store(meta) and is_plain
             if reindex or wraps or int(meta.get("nodes", 0)) == 0:
                 services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.
@@ -302,7 +301,12 @@ class Services:
         return self._release.alive
 
     def require_open(self) -> None:
-        """Refuse use after closing, or in a forked process."""
+        """Refuse use after closing, or in a forked process.
+
+        Raises:
+            StoreUnavailableError: They were closed.
+            ForkedError: They were open when this process was forked.
+        """
         if self._is_forked:
             raise ForkedError
         if not self._release.alive:

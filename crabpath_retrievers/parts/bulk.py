@@ -1,21 +1,30 @@
 """Bulk ingest: of files, in this process or on Ray, or of a dataset of Ray."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from langchain_core.documents import Document
 
 from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.query import parse_path
+from crabpath_retrievers.core.text import IndexedWords
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import KnownRoots, SourceFile, list_files
+from crabpath_retrievers.ingest.chunking import Chunking, Part, make_embedding_text
 from crabpath_retrievers.ingest.linking import FindAll, find_here
-from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
-from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
+from crabpath_retrievers.ingest.pipeline import (
+    ChunkEmbedder,
+    IngestReport,
+    Progress,
+    describe_chunk,
+    show_progress,
+)
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts.source_files import KnownRoots, SourceFile, list_files, read_source
+from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -23,6 +32,9 @@ if TYPE_CHECKING:
 
     from crabpath_retrievers.parts.ray import Recipe
 
+
+FILES_AT_ONCE = 32
+"""Files of a part."""
 
 _RAY = "crabpath_retrievers.parts.ray"
 
@@ -124,6 +136,55 @@ def _read_parts(
         services.store.catalog, chunking, services.ingest.embedder, services.store.language
     )
     return map(maker.read_files, split_batches(files, FILES_AT_ONCE))
+
+
+class PartMaker(NamedTuple):
+    """Makes parts of documents and files.
+
+    ``language`` is that of all texts; None to detect that of each.
+    """
+
+    catalog: Catalog
+    chunking: Chunking
+    embedder: ChunkEmbedder
+    language: str | None
+
+    def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
+        """Split and embed documents; chunks that the store holds unchanged are not embedded again.
+
+        ``skipped`` says why other documents could not be read; None if there are none.
+        """
+        part = Part.of(self.chunking, self.chunking.clean(given))
+        nodes = part.nodes
+        stored = self.catalog.find_chunks(documents={node.document for node in nodes})
+        held = {(chunk.document, chunk.digest) for chunk in stored}
+        new = [node for node in nodes if (node.document, node.digest) not in held]
+        texts = [make_embedding_text(node) for node in new if node.vector is None]
+        embedded, left_out = self.embedder.embed(new)
+        found = {node.id: node for node in embedded}
+        lost = {node.id for node in left_out}
+        return replace(
+            part,
+            nodes=[found.get(node.id, node) for node in nodes if node.id not in lost],
+            words={
+                node.digest: IndexedWords.from_text(node.title, node.content, self.language)
+                for node in embedded
+            },
+            embedded=sum(map(len, texts)),
+            skipped=dict(skipped or {}),
+            left_out=[describe_chunk(node) for node in left_out],
+        )
+
+    def read_files(self, files: Iterable[SourceFile]) -> Part:
+        """Read, split and embed files; those that cannot be read are left out, with the reason."""
+        documents: list[Document] = []
+        skipped: dict[str, str] = {}
+        listed = list(files)
+        for file in listed:
+            found, bad = read_source(file)
+            documents += found
+            skipped |= bad
+        return replace(self.make(documents, skipped), files=len(listed))
 
 
 def _require_own_index(services: Services) -> None:

@@ -219,6 +219,9 @@ def explain_turn(
     """Explain a recorded turn, given by its id or the host's run; only the graph store is read.
 
     ``namespace`` None looks in all.
+
+    Raises:
+        NotFoundError: There is no such turn.
     """
     scope = None if namespace is None else parse_namespace(namespace)
     turn = store.turns.get(parse_text("turn_id", turn_id), namespace=scope)

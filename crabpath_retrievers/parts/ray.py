@@ -32,16 +32,12 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     ServiceError,
 )
-from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import SourceFile
+from crabpath_retrievers.ingest.chunking import Chunking, Part
 from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.linking import PairFinder
-from crabpath_retrievers.ingest.parts import (
-    FILES_AT_ONCE,
-    ChunkEmbedder,
-    Part,
-    PartMaker,
-)
+from crabpath_retrievers.ingest.pipeline import ChunkEmbedder
+from crabpath_retrievers.parts.bulk import FILES_AT_ONCE, PartMaker
+from crabpath_retrievers.parts.source_files import SourceFile
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file

@@ -23,9 +23,9 @@ from crabpath_retrievers.core.metadata import (
     make_test,
 )
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.parts.vector_store import StoreKind
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.chroma import note_embedded, to_chroma
-from crabpath_retrievers.vectors.langchain_store import StoreKind
 
 _BATCH = 256  # documents looked up at a time
 _PAGE = 1000  # documents listed at a time

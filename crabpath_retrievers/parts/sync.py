@@ -28,17 +28,24 @@ from crabpath_retrievers.core.query import parse_path, parse_texts, require_list
 from crabpath_retrievers.core.records import Node, Vector, stretch_cosine
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
-from crabpath_retrievers.ingest.files import (
+from crabpath_retrievers.ingest.chunking import Chunking, has_caller_id, make_embedding_text
+from crabpath_retrievers.ingest.pipeline import (
+    FIRST_BATCH,
+    Batch,
+    Ingest,
+    Progress,
+    describe_chunk,
+    show_progress,
+    warn_of_left_out,
+)
+from crabpath_retrievers.memory.documents import SourcePath
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.parts.source_files import (
     KnownRoots,
     SourceFolder,
     describe_skipped,
     read_folder,
 )
-from crabpath_retrievers.ingest.parts import describe_chunk, warn_of_left_out
-from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Batch, Ingest, Progress, show_progress
-from crabpath_retrievers.memory.documents import SourcePath
-from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.schema import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
@@ -574,7 +581,28 @@ def _select_sections_to_recheck(sections: Sequence[Section]) -> list[Node]:
     return [section.node for section in left] if both else []
 
 
-def read_sources(
+def sync_sources(
+    services: Services,
+    sources: Sources,
+    roots: Sequence[str],
+    chunking: Chunking,
+    *,
+    allow_empty: bool,
+    dry_run: bool,
+    progress: Progress | None,
+) -> SyncPlan:
+    """Bring a memory in line with files, folders or loaders; as ``CrabPath.sync``."""
+    known = KnownRoots(services.store)
+    documents, scope, skipped = _read_sources(
+        services, known, sources, roots, allow_empty=allow_empty
+    )
+    nodes = chunking.nodes(chunking.clean(documents))
+    similarity = services.settings.sync.new_version_similarity
+    sync = Sync(services.ingest, services.identity, similarity, known, progress)
+    return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
+
+
+def _read_sources(
     services: Services,
     known: KnownRoots,
     sources: Sources,

@@ -12,6 +12,7 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ValidationError
 from typing_extensions import Unpack
 
+from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -21,11 +22,13 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
-from crabpath_retrievers.memory.services import OpenOptions
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.memory.services import OpenOptions, Services
+from crabpath_retrievers.parts.vector_store import VectorStoreIndex
 from crabpath_retrievers.storage import ReadOnlyStore
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
 
 _log = logging.getLogger(__name__)
@@ -82,6 +85,34 @@ def wrap_vectorstore(
         memory.close()
         raise
     return memory
+
+
+def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
+    """Read a wrapped vector store again; as ``CrabPath.refresh``."""
+    index = services.index
+    if not (isinstance(index, VectorStoreIndex) and wrapped_store(services.store.catalog.meta())):
+        msg = (
+            "this memory wraps no vector store, so there is nothing to refresh it from: "
+            "use add_documents or sync"
+        )
+        raise ConfigurationError(msg)
+    if documents is None and not index.lists:
+        msg = (
+            f"{index.description} cannot list its documents: "
+            "pass them with their ids as refresh(documents=...)"
+        )
+        raise ConfigurationError(msg)
+    checked = None if documents is None else require_list("documents", documents)
+    if not all(getattr(document, "id", None) for document in checked or ()):
+        msg = "the documents of a wrapped store need their ids: set Document.id on each"
+        raise ConfigurationError(msg)
+    services.identity.verify()
+    chunking = Chunking(services.settings.ingest, split=False)
+    report = services.ingest.adopt(
+        index.documents() if checked is None else checked, chunking=chunking
+    )
+    index.unknown_reported = False
+    return report
 
 
 def _get_embedder(vectorstore: VectorStore) -> Embeddings | None:

@@ -125,6 +125,10 @@ class RetrievalPipeline:
         """Answer the question ``text``, and record the turn.
 
         ``read`` does all reading; None takes a reader of the store, or of its replica.
+
+        Raises:
+            InvalidInputError: An option cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
         """
         query = Query.from_options(text, **options)
         while True:
@@ -268,13 +272,9 @@ class RetrievalPipeline:
             try:
                 if not self.fingerprint.fits(None):
                     yield from perform(self.fingerprint.verify)
-                if self.embedder.has_async:
-                    vector = yield from perform_sync_or_async(
-                        lambda: self.embedder.query(query.text),
-                        lambda: self.embedder.aquery(query.text),
-                    )
-                else:  # in the thread of the other steps
-                    vector = yield from perform(self.embedder.query, query.text)
+                embedder, text = self.embedder, query.text
+                native = partial(embedder.aquery, text) if embedder.has_async else None
+                vector = yield from perform_sync_or_async(partial(embedder.query, text), native)
             except InvalidInputError as error:
                 _log.warning("a question is answered by its words alone: %s", error)
                 size = self.fingerprint.size or 1

@@ -237,7 +237,11 @@ class SeedSearch:
     def _search_dense(
         self, read: Reader, condition: Any, vector: Vector, limit: int, facts: QueryFacts
     ) -> Sequence[str]:
-        """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows."""
+        """Find the ids of the ``limit`` nearest documents that the filter ``condition`` allows.
+
+        Raises:
+            InvalidInputError: The filter compares texts by size.
+        """
         if self._index.is_copied and not condition:
             near = read.walk.find_nearest(vector, limit, facts)
             if near is not None:

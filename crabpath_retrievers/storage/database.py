@@ -19,6 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.processes import find_interruption, raise_interruption, require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import (
@@ -141,16 +142,16 @@ def _begin_lazily(connection: sa.Connection) -> None:
 
 
 def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
-    """Let the engine connect by :func:`connect_within`, and check connections by its ping.
+    """Let the engine connect by the part for PostgreSQL, and check connections by its ping.
 
     Both keep the time limit of a call, of ``time_limit`` seconds outside of calls. If a pooler has
     lost a prepared statement, all connections are replaced.
     """
-    from crabpath_retrievers.storage.postgres import connect_within  # its driver is an extra
+    part = load_part("crabpath_retrievers.parts.postgres")
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:
-        return connect_within(arguments, time_limit)
+        return part.connect_within(arguments, time_limit)
 
     dialect: Any = engine.dialect
     ping, is_disconnect = dialect.do_ping, dialect.is_disconnect

@@ -6,14 +6,13 @@ of every query and feedback are compiled once and run on the cursor of the drive
 
 import logging
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain, islice
 from time import sleep
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
@@ -24,7 +23,7 @@ from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.processes import raise_interruption
 from crabpath_retrievers.core.records import Vector
-from crabpath_retrievers.errors import NotFoundError, StoreError
+from crabpath_retrievers.errors import StoreError
 
 
 @contextmanager
@@ -464,32 +463,6 @@ def _is_zero(value: Any) -> Any:
 def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
     conditions = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
     return table.delete().where(*conditions, *(_is_zero(table.c[name]) for name in names))
-
-
-# Places in lists, from which a list goes on although the item that stood there is deleted.
-
-_PLACE = re.compile(r"place:(\d{1,18}):(\d{1,18}):(.*)", re.DOTALL)
-
-
-class ListPlace(NamedTuple):
-    """A place in a list: its values of the order by which the list is sorted."""
-
-    first: int
-    second: int = 0
-    source: str = ""
-
-    def __str__(self) -> str:
-        """Format as the text that :meth:`parse` reads."""
-        return f"place:{self.first}:{self.second}:{self.source}"
-
-    @classmethod
-    def parse(cls, text: str, what: str) -> "ListPlace":
-        """Read the text of a place, given where no item has this id."""
-        found = _PLACE.fullmatch(text)
-        if found is None:
-            msg = f"there is no {what} {text!r:.250} to go on after: list from the beginning"
-            raise NotFoundError(msg)
-        return cls(int(found[1]), int(found[2]), found[3])
 
 
 # Work that PostgreSQL ended because of others, and that is repeated.

@@ -12,13 +12,13 @@ from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.parts.vector_store import VectorStoreIndex, find_kind
 from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.testing.vector_indexes import (
     NumberEmbeddings,
     VectorIndexTests,
     search_ids,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex, find_kind
 
 
 def _make_document(text: str) -> Document:

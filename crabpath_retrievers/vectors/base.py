@@ -20,7 +20,7 @@ import numpy as np
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.metadata import OF_LISTS, list_keys, make_test, parse_filter
 from crabpath_retrievers.core.query import MetadataFilter, require_result
-from crabpath_retrievers.core.records import Vector
+from crabpath_retrievers.core.records import Vector, choose_nearest, stack_vectors
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore, Reader, Store
 from crabpath_retrievers.storage.read.catalog import Catalog
@@ -275,15 +275,12 @@ class StoredVectors(VectorIndex):
             InvalidInputError: A filter is given.
         """
         self.require_no_filter(filter)
-        ids: list[str] = []
-        best = np.zeros(0, dtype=np.float32)
+        best: list[tuple[str, Vector]] = []
         for block in self._store.regions.iterate_nodes():
-            matrix = np.stack([node.vector for node in block]).astype(np.float32)
-            found = np.concatenate((best, matrix @ vector.astype(np.float32)))
-            ids += [node.id for node in block]
-            order = np.argsort(-found, kind="stable")[:k]
-            ids, best = [ids[place] for place in order], found[order]
-        return ids
+            best += [(node.id, node.vector) for node in block]
+            matrix = stack_vectors([own for _, own in best])
+            best = [best[row] for row in choose_nearest(matrix, vector, k)]
+        return [name for name, _ in best]
 
     def upsert(self, *_: object) -> None:
         """Refuse to write."""

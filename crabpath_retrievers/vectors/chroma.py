@@ -7,19 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from http.client import HTTPException
 from math import ceil, floor
 from pathlib import Path
 from shutil import disk_usage
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import numpy as np
 
-from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, track_waiting
+from crabpath_retrievers.core.calls import track_waiting
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.metadata import (
     EVERYTHING,
     LISTS,
@@ -56,7 +53,6 @@ from crabpath_retrievers.vectors.chroma_directory import (
     find_owner,
     is_next,
     is_panic,
-    peek_collection,
 )
 
 if TYPE_CHECKING:
@@ -152,8 +148,8 @@ class ChromaIndex(VectorIndex):
 
     @classmethod
     def at_url(cls, url: str) -> "ChromaIndex":
-        """Open or create a collection on a Chroma server; see :func:`create_client`."""
-        client, name = create_client(url)
+        """Open or create a collection on a Chroma server; see :mod:`~..parts.chroma_server`."""
+        client, name = load_part("crabpath_retrievers.parts.chroma_server").create_client(url)
         index = cls.from_client(client, name, where=f"Chroma at {url}")
         index._owns_client = True  # noqa: SLF001  its own class
         return index
@@ -427,7 +423,10 @@ class ChromaIndex(VectorIndex):
         """Count the vectors, and select the ids that exist, without loading the index."""
         if self._directory is None:
             return self.count(), self.find_existing(ids)
-        return peek_collection(self._directory.path, self._records.name, ids)
+        part = load_part("crabpath_retrievers.parts.chroma_files")
+        found: tuple[int, set[str]]
+        found = part.peek_collection(self._directory.path, self._records.name, ids)
+        return found
 
     def ids(self) -> Iterator[list[str]]:
         """Yield all ids in pages; nothing may be added or deleted until the end."""
@@ -620,66 +619,7 @@ def _to_own_error(where: str, error: BaseException) -> CrabPathError:
 
 
 _IS_GONE = re.compile(r"Collection \[[^]]*\] does not exist")
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
-_PORTS = {"http": 8000, "https": 443}
-_MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
-
-
-def create_client(url: str) -> "tuple[ClientAPI, str]":
-    """Create a client of the server at a URL, and return it with the URL's collection name.
-
-    URLs are ``http://host:port`` or ``https://host``; a path names another collection.
-    """
-    import chromadb
-    from chromadb.config import Settings
-
-    host, port, is_safe, name = _parse_url(url)
-    settings = Settings(anonymized_telemetry=False)
-    ping_server(url)
-    try:
-        client = chromadb.HttpClient(host, port, ssl=is_safe, settings=settings)
-    except ValueError as error:  # chromadb raises it when no server answers
-        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
-        raise StoreUnavailableError(msg) from error
-    return client, name
-
-
-def _parse_url(url: str) -> tuple[str, int, bool, str]:
-    """Parse the URL of a server to host, port, whether it is encrypted, and collection name."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in _PORTS or not parts.hostname:
-        msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
-        raise InvalidInputError(msg)
-    name = parts.path.strip("/") or DEFAULT_COLLECTION
-    if parts.query or parts.fragment or not _NAME.fullmatch(name) or find_owner(name):
-        msg = (
-            f"{url!r} names no collection: the path must be one name of 3 to 512 letters, digits, "
-            "'.', '_' and '-', which does not end like those of namespaces ('-notes-1')"
-        )
-        raise InvalidInputError(msg)
-    return parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "https", name
-
-
-def ping_server(url: str) -> None:
-    """Send one request with a timeout: chromadb waits for ever for a server that only accepts."""
-    host, port, is_safe, _ = _parse_url(url)
-    address = f"http{'s' if is_safe else ''}://{host}:{port}"
-    with track_waiting() as until:
-        left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
-        try:
-            urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
-        except OSError as error:
-            if isinstance(error, HTTPError):
-                error.close()
-            if isinstance(getattr(error, "reason", error), TimeoutError):
-                msg = f"Chroma at {url} did not answer within {left:.1f} s: is the server running?"
-                raise StoreUnavailableError(msg) from error
-        except HTTPException:  # chromadb reports what is wrong with the answer
-            return
+MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
 
 
 def _sessions(client: Any) -> Iterator[Any]:
@@ -713,7 +653,7 @@ def _shorten_timeout(request: Any) -> None:
     with track_waiting() as until:
         if until is None:
             return
-        left = max(_MIN_TIMEOUT, until - monotonic())
+        left = max(MIN_TIMEOUT, until - monotonic())
     given = request.extensions.get("timeout") or {}
     request.extensions["timeout"] = {
         what: left if given.get(what) is None else min(given[what], left)

@@ -211,7 +211,11 @@ _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last
 
 
 def load_default_embeddings() -> Embeddings:
-    """Load all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors."""
+    """Load all-MiniLM-L6-v2 by onnxruntime, else by sentence-transformers: the same vectors.
+
+    Raises:
+        MissingExtraError: Neither is installed.
+    """
     if importlib.util.find_spec("crabpath_minilm") is not None:
         from crabpath_minilm import MiniLMEmbeddings
 
@@ -698,6 +702,9 @@ class EmbedderFingerprint:
 
         ``vector``, that of a query, shape ``[d]``, is used instead of asking the embedder; None
         asks.
+
+        Raises:
+            EmbeddingMismatchError: The vectors in the store are of another embedder.
         """
         with self._lock:
             self._stored = self._stored or read_identity(self._store.catalog.meta())

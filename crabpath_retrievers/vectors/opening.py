@@ -31,9 +31,7 @@ from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.chroma_directory import (
     CATALOGUE_FILE,
     DEFAULT_COLLECTION,
-    peek_collection,
 )
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 
 class ChromaClient(Protocol):
@@ -117,11 +115,14 @@ def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
-    """Open the index that ``vectors`` describes; None opens the one that the memory remembers."""
+    """Open the index that ``vectors`` describes; None opens the one that the memory remembers.
+
+    Raises:
+        ConfigurationError: ``vectors`` describes none.
+    """
     if is_pgvector(vectors, meta):
-        index: VectorIndex = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(
-            store
-        )
+        index: VectorIndex
+        index = load_part("crabpath_retrievers.parts.pgvector.index").PgVectorIndex(store)
         return index
     if vectors is None and is_url(location):
         raise ConfigurationError(_NO_VECTORS)
@@ -131,7 +132,8 @@ def open_index(
     if isinstance(vectors, str):
         return ChromaIndex.at_url(vectors)
     if isinstance(vectors, VectorStore):
-        return VectorStoreIndex(vectors)
+        index = load_part("crabpath_retrievers.parts.vector_store").VectorStoreIndex(vectors)
+        return index
     if hasattr(vectors, "get_or_create_collection"):
         return ChromaIndex.from_client(cast("Any", vectors))
     if isinstance(vectors, VectorIndex):
@@ -262,9 +264,11 @@ def vectors_in(path: Path) -> int:
     if not _has_content(path / CATALOGUE_FILE):
         return 0
     try:
-        return peek_collection(path, DEFAULT_COLLECTION, ())[0]
+        part = load_part("crabpath_retrievers.parts.chroma_files")
+        count: int = part.peek_collection(path, DEFAULT_COLLECTION, ())[0]
     except StoreError:
         return -1
+    return count
 
 
 def _has_content(file: Path) -> bool:

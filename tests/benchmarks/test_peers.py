@@ -66,7 +66,7 @@ def test_passages_are_made_where_a_set_has_too_few():
         for n, name in enumerate(("hammer", "saw", "drill"))
     )
     lines = measure_sizes(replace(SET, documents=pages), EMBEDDINGS, [3, 30], ["Chroma"], 3)
-    rows = [line.strip("| ").split(" | ") for line in lines][1:]
+    rows = [line.strip("| ").split(" | ") for line in lines if re.match(r"\| \d", line)]
     assert [(row[0], row[1]) for row in rows] == [("3", "Chroma"), ("30", "Chroma")]
     assert rows[0][-1] == "1.000"
     assert all(float(row[3].split()[0]) > 0 for row in rows)

@@ -16,12 +16,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, InvalidInputError, examine
 from crabpath_retrievers.config import IngestSettings, Settings
-from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.parts import (
-    ChunkEmbedder,
-    Part,
-    PartMaker,
-)
+from crabpath_retrievers.ingest.chunking import Chunking, Part
+from crabpath_retrievers.parts.bulk import ChunkEmbedder, PartMaker
 from crabpath_retrievers.parts.ray import decode_part, encode_part
 from tests.seams import set_bounds
 

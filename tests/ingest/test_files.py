@@ -9,7 +9,7 @@ from pdf_files import make_pdf
 
 from crabpath_retrievers import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.files import read_documents
+from crabpath_retrievers.parts.source_files import read_documents
 
 PAGE = """<?xml version="1.0" encoding="ISO-8859-1"?><!DOCTYPE html><html><head>
 <title>Cluster Übersicht</title><script>evil()</script></head><body><nav><a href="x">Menu</a></nav>

@@ -13,7 +13,7 @@ import pytest
 from pdf_files import make_pdf
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.files import read_documents
+from crabpath_retrievers.parts.source_files import read_documents
 
 SAID = "Die Straße nach München ist gesperrt."
 

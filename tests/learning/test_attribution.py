@@ -6,7 +6,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.text import tokenise
-from crabpath_retrievers.learning.attribution import (
+from crabpath_retrievers.parts.attribution import (
     Passage,
     attribute_answer,
     attribute_turn,

@@ -151,6 +151,25 @@ def test_large_vectors_are_searched_in_half_precision(memory, index):
         assert "halfvec(3072)" in connection.exec_driver_sql(query).scalar()
 
 
+def test_a_large_table_is_searched_more_widely(memory, pgvector_url):
+    """As large as the database says that it is, when a connection is new."""
+    memory.add_documents([Document("Hydra", id="hydra")], progress=None)
+    point, widths = np.eye(1, 16, dtype=np.float32)[0], []
+    for rows in (20_000, 1_000_000, 100_000_000):
+        with memory.store.connect() as connection:
+            query = "UPDATE pg_class SET reltuples = %s WHERE oid = 'crabpath_vectors'::regclass"
+            connection.exec_driver_sql(query, (rows,))
+            connection.commit()
+        with (
+            CrabPath.open(pgvector_url, embeddings=Plain(size=16)) as later,
+            later.store.open_reader() as read,
+            read.connect() as connection,
+        ):
+            assert later.index.on(read).search(point, 1) == ["hydra"]
+            widths.append(int(connection.exec_driver_sql("SHOW hnsw.ef_search").scalar()))
+    assert widths == [64, 206, 400]
+
+
 def test_a_refused_opening_leaves_no_tables(postgres_url):
     """Neither without the extension, nor where nobody says where the vectors are."""
     engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)

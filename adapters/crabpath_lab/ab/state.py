@@ -35,8 +35,7 @@ from crabpath_retrievers.storage.schema import (
     weight_changes,
 )
 from crabpath_retrievers.storage.sql_tools import Queries, split_batches
-from crabpath_retrievers.storage.write.journal import write_journal
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
 
 Arm = Literal["control", "treatment"]
 ARMS: tuple[Arm, Arm] = ("control", "treatment")

@@ -25,10 +25,10 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
+from crabpath_retrievers.parts.chroma_server import create_client
+from crabpath_retrievers.parts.vector_store import VectorStoreIndex
 from crabpath_retrievers.parts.wrapping import wrap_vectorstore
-from crabpath_retrievers.vectors.chroma import create_client
 from crabpath_retrievers.vectors.embedder import load_default_embeddings, resolve_embeddings
-from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 _SAME = 0.98  # cosine of a stored vector and that of its text, by the embedder that made it
 _NOTES = "crabpath:"  # beginning of the sources of notes and corrections

@@ -1,6 +1,7 @@
 """``memory.maintenance``: maintenance runs, health reports, tuned parameters, the vector index."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from langchain_core.embeddings import Embeddings
 
@@ -25,6 +26,7 @@ from crabpath_retrievers.parts.operation.maintenance.runner import (
     MaintenanceRunner,
 )
 from crabpath_retrievers.parts.operation.reembedding import EmbedderChange
+from crabpath_retrievers.parts.operation.reindexing import reindex_all, sweep_vectors
 from crabpath_retrievers.vectors.embedder import Embedder
 
 
@@ -77,7 +79,7 @@ class MemoryMaintenance(MemoryPart):
             services.settings,
             services.notes,
             services.index.find_existing,
-            services.reindexing.sweep,
+            partial(sweep_vectors, services.reindexing),
         )
 
     def health(self, namespace: str = DEFAULT_NAMESPACE, *, record: bool = True) -> HealthReport:
@@ -169,7 +171,7 @@ class MemoryMaintenance(MemoryPart):
             StoreError: A store failed.
         """
         services = self._services
-        services.reindexing.reindex_all()
+        reindex_all(services.reindexing)
         services.save_vectors_place(services.store.catalog.meta())
         return services.index.count()
 

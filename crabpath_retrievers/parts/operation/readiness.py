@@ -11,12 +11,14 @@ from crabpath_retrievers.core.calls import DEFAULT_TIME_LIMIT, run_with_timeout
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.memory.services import ABSENT, PATIENCE, Readiness, add_replica, ask_parts
+from crabpath_retrievers.parts.chroma_files import peek_collection
+from crabpath_retrievers.parts.chroma_server import create_client, ping_server
 from crabpath_retrievers.parts.operation.maintenance.doctor import check_version
 from crabpath_retrievers.parts.replica import Replica, ReplicaState
 from crabpath_retrievers.storage import ReadOnlyStore
 from crabpath_retrievers.storage.database import open_engine, require_writable
-from crabpath_retrievers.vectors.chroma import close_client, create_client, ping_server
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, peek_collection
+from crabpath_retrievers.vectors.chroma import close_client
+from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.opening import (
     find_directory,
     is_pgvector,

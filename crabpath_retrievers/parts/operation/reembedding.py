@@ -19,13 +19,12 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.calls import elapsed_ms
 from crabpath_retrievers.core.records import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.parts import ChunkEmbedder
-from crabpath_retrievers.ingest.pipeline import Advance, Progress, show_progress
+from crabpath_retrievers.ingest.pipeline import Advance, ChunkEmbedder, Progress, show_progress
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import Store
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.database import lock_schema
-from crabpath_retrievers.storage.read.catalog import CONTENT, decode_node
+from crabpath_retrievers.storage.read.walk import CONTENT, decode_node
 from crabpath_retrievers.storage.schema import (
     EMBEDDED,
     REEMBEDDED_AT,

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.calls import AsyncView, limit_waiting, off_loop
+from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.query import (
@@ -24,6 +25,7 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.records import EdgeKind
 from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import MemoryPart, Services
 from crabpath_retrievers.parts.files import open_replacement
@@ -64,6 +66,8 @@ from crabpath_retrievers.parts.typed_graph.view import (
     parse_edge_kinds,
     parse_tier,
 )
+from crabpath_retrievers.storage import Reader
+from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.sql_tools import split_batches
 
 if TYPE_CHECKING:
@@ -164,7 +168,7 @@ class MemoryGraph(MemoryPart):
             contrary = (edge[0], edge[1], _CONTRARY[kind])
             if scope.store.learned.weights(scope.namespace, [edge[0]]).get(contrary):
                 weights[contrary] = 0.0
-        return self._services.recorder.set_weights(feedback, weights)
+        return _set_weights(self._services.recorder, feedback, weights)
 
     def neighbors(
         self,
@@ -566,7 +570,27 @@ class MemoryGraph(MemoryPart):
         weights |= {(first[row.source], first[row.target], kind): row.weight for row in rows}
         if weights:
             feedback = Feedback(None, 0.0, namespace=scope.namespace)
-            self._services.recorder.set_weights(feedback, weights)
+            _set_weights(self._services.recorder, feedback, weights)
+
+
+def _set_weights(
+    recorder: Recorder, feedback: Feedback, weights: Mapping[EdgeTriple, float]
+) -> Receipt:
+    """Set the weights of edges; they decay and can be undone like learned ones.
+
+    ``weights`` are in [-1, 1], by keys of both ends and kind. ``feedback`` and the receipt are
+    as for :meth:`Recorder.learn_without_turn`.
+    """
+    namespace = str(feedback.namespace)
+
+    def compute_changes(read: Reader) -> list[Change]:
+        known = read.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+        deltas = [
+            WeightDelta(*edge, weight - known.get(edge, 0.0)) for edge, weight in weights.items()
+        ]
+        return [AdjustWeights(namespace, tuple(deltas), feedback.feedback_id)]
+
+    return recorder.learn_without_turn(feedback, compute_changes)
 
 
 class AsyncMemoryGraph(AsyncView[MemoryGraph]):

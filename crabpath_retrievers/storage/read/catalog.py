@@ -18,11 +18,11 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import EdgeKind, Node, Vector
 from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader
+from crabpath_retrievers.storage.read.walk import CONTENT, CONTENTS, decode_node
 from crabpath_retrievers.storage.schema import (
     RETIRED,
     addresses,
@@ -43,7 +43,6 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ListPlace,
     Queries,
     ReadableStore,
     decode_rows,
@@ -62,37 +61,6 @@ class StoredChunk(NamedTuple):
     digest: str
 
 
-MetadataTest = Callable[[Mapping[str, Any]], bool]
-"""Whether metadata are those that are looked for."""
-
-_AT_ONCE = 5000  # chunks whose metadata are read together
-CONTENT = (
-    nodes.c.id,
-    contents.c.document,
-    contents.c.source,
-    contents.c.content,
-    nodes.c.title,
-    contents.c.position,
-    contents.c.metadata,
-    contents.c.digest,
-)
-_CONTENT_NAMES = tuple(column.name for column in CONTENT)
-CONTENTS = CompiledSelect(
-    sa.select(*CONTENT)
-    .join(contents, contents.c.node == nodes.c.key)
-    .where(
-        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
-        sa.or_(
-            nodes.c.owner == 0,
-            nodes.c.owner == sa.bindparam("namespace"),
-        ),
-    )
-    .order_by(nodes.c.owner.desc())
-)
-"""Texts and metadata of nodes by id, as far as a namespace sees them.
-
-Documents come last: each hides a note with its id.
-"""
 _START = 60  # characters of a text in place of a title
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
@@ -177,88 +145,6 @@ class Catalog(Queries):
         )
         return {node: label for node, label in self._rows_in(query, nodes.c.id, ids)}
 
-    def list_nodes(
-        self,
-        limit: int,
-        *,
-        source: str | None = None,
-        under: str | None = None,
-        matches: MetadataTest | None = None,
-        owner: int = 0,
-        after: str | None = None,
-    ) -> list[Node]:
-        """List chunks, without vectors, the oldest first.
-
-        Args:
-            limit: Most chunks.
-            source: Only chunks of this source, in the order of its texts if the
-                list has them all; None for any.
-            under: Only chunks whose source begins with this text, by source; None for any.
-            matches: Only chunks whose metadata satisfy this test; the corpus is read until enough
-                are found. None for any.
-            owner: 0 for visible chunks, ``RETIRED`` for retired ones.
-            after: Only chunks that come after the one with this id, or after this place, in the
-                list; None for all.
-
-        Raises:
-            NotFoundError: There is no chunk ``after``.
-        """
-        query = (
-            sa.select(contents.c.source, contents.c.node, nodes.c.id, contents.c.metadata)
-            .join(nodes, nodes.c.key == contents.c.node)
-            .where(nodes.c.owner == owner)
-        )
-        place = ListPlace(0) if after is None else self.find_place(after, owner=owner)
-        if source is not None:
-            query = query.where(contents.c.source == source)
-        if under is None:
-            query = query.order_by(contents.c.node)
-        else:
-            query = query.where(_begins_with(under)).order_by(contents.c.source, contents.c.node)
-        query = query.limit(min(limit, _AT_ONCE))
-        ids: list[str] = []
-        while len(ids) < limit:
-            rows = self._rows(query.where(*_stand_after(place, under)))
-            if not rows:
-                break
-            passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
-            ids += [row.id for row in passed]
-            place = ListPlace(rows[-1].node, source=rows[-1].source)
-        read = self.documents(ids[:limit], namespace=owner)
-        found = [read[node] for node in ids[:limit] if node in read]
-        if source is None or after is not None or len(ids) >= limit:
-            return found
-        return sorted(found, key=lambda node: (node.document, node.position))
-
-    def find_place(self, name: str, *, owner: int = 0) -> ListPlace:
-        """Find the place of the chunk with this id, or read the text of a place."""
-        query = sa.select(nodes.c.key, contents.c.source)
-        query = query.join(contents, contents.c.node == nodes.c.key)
-        known = self._rows(query.where(nodes.c.owner == owner, nodes.c.id == name))
-        if not known:
-            return ListPlace.parse(name, "chunk")
-        return ListPlace(known[0].key, source=known[0].source)
-
-    def count_by_source(
-        self, limit: int, *, under: str | None = None, after: str | None = None
-    ) -> dict[str, int]:
-        """Count the visible chunks of at most ``limit`` sources, in the order of their names.
-
-        Only sources whose name begins with ``under`` and comes after ``after``; None for any.
-        """
-        query = (
-            sa.select(contents.c.source, sa.func.count())
-            .join(nodes, nodes.c.key == contents.c.node)
-            .where(nodes.c.owner == 0)
-            .group_by(contents.c.source)
-            .order_by(contents.c.source)
-        )
-        if under is not None:
-            query = query.where(_begins_with(under))
-        if after is not None:
-            query = query.where(contents.c.source > after)
-        return {source: count for source, count in self._rows(query.limit(limit))}
-
     def sample(self) -> list[dict[str, Any]]:
         """Read the metadata of at most 16 document chunks: the first and last 8 by document id."""
         found: list[Any] = []
@@ -325,7 +211,7 @@ class Catalog(Queries):
         A trailing slash of ``root`` makes no difference.
         """
         start = root if root.endswith("/") else f"{root}/"
-        query = _KNOWN.where(nodes.c.owner == 0, _begins_with(start) | (contents.c.source == root))
+        query = _KNOWN.where(nodes.c.owner == 0, begins_with(start) | (contents.c.source == root))
         return [StoredChunk(*row) for row in self._rows(query)]
 
     def find_retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
@@ -454,40 +340,11 @@ class Catalog(Queries):
         }
 
 
-def _begins_with(text: str) -> sa.ColumnElement[bool]:
+def begins_with(text: str) -> sa.ColumnElement[bool]:
     """Condition: the source begins with a text; read from the index of the sources."""
     source = contents.c.source
     # The last code point stands behind all that texts consist of.
     return sa.and_(source >= text, source < f"{text}\U0010ffff")
-
-
-def _stand_after(place: ListPlace, under: str | None) -> list[sa.ColumnElement[bool]]:
-    """Make the conditions for chunks that come after the one at ``place`` in a list.
-
-    The list is by source if ``under`` is given, else by key.
-    """
-    source, key = place.source, place.first
-    if under is None:
-        # Both bounds: PostgreSQL would read the other table from its first row.
-        return [contents.c.node > key, nodes.c.key > key]
-    rest = sa.and_(contents.c.source == source, contents.c.node > key)
-    return [contents.c.source >= source, (contents.c.source > source) | rest]
-
-
-def _passes(matches: MetadataTest, text: str) -> bool:
-    """Whether metadata, stored as the JSON ``text``, satisfy a test; damaged ones do not."""
-    with suppress(ValueError, RecursionError):
-        return matches(json.loads(text))
-    return False
-
-
-def decode_node(row: Sequence[Any]) -> Node:
-    """Decode a row of ``CONTENTS`` to a node without vector."""
-    values = dict(zip(_CONTENT_NAMES, row, strict=True))
-    values["metadata"] = metadata = json.loads(values["metadata"])
-    if isinstance(metadata.get(METADATA_KEY), list):  # no document has such metadata
-        values["then"], values["overlap"] = metadata.pop(METADATA_KEY)
-    return Node(**values)
 
 
 T = TypeVar("T")

@@ -1,13 +1,12 @@
 """Reads for undo: feedback and its effects, and snapshots."""
 
 import json
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import ModelEffects
 from crabpath_retrievers.core.feedback import (
-    DOCUMENT_FIELDS,
     MOST_LATER,
     FeedbackStatus,
     RewardSource,
@@ -17,14 +16,11 @@ from crabpath_retrievers.core.query import parse_namespace, parse_text
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.schema import (
-    consumed_turns,
     feedback,
     feedback_effects,
     namespaces,
-    snapshots,
-    turns,
 )
-from crabpath_retrievers.storage.sql_tools import ListPlace, Queries
+from crabpath_retrievers.storage.sql_tools import Queries
 
 
 class FeedbackState(NamedTuple):
@@ -55,7 +51,11 @@ class FeedbackFilter(NamedTuple):
         namespace: str | None,
         token: str | None = None,
     ) -> "FeedbackFilter":
-        """Make a filter from fields that are checked; None for a field matches all."""
+        """Make a filter from fields that are checked; None for a field matches all.
+
+        Raises:
+            InvalidInputError: A field cannot be used.
+        """
         known = get_args(RewardSource)
         if source is not None and not (isinstance(source, str) and source in known):
             msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
@@ -73,42 +73,6 @@ class FeedbackFilter(NamedTuple):
         return [feedback.c[name] == value for name, value in named if value is not None]
 
 
-class FeedbackRecord(NamedTuple):
-    """Stored feedback and its state.
-
-    Attributes:
-        feedback_id: Id of the feedback.
-        turn_id: Id of the turn, as given; where none was, of the last one that it was learned from,
-            None without one.
-        outcome: z in [-1, 1].
-        status: ``waiting``, ``applied``, ``refused`` or ``undone``.
-        note: Why it was refused or undone, or which parts of it were ignored.
-        user: Id of the user who gave it; None if unknown.
-        source: Kind of source, such as ``human`` or ``self``.
-        namespace: Namespace of the turn; None if unknown.
-        created: Seconds since the epoch.
-        correction: The correct answer, as given.
-        used, unused, relevant, irrelevant: Documents as they were named; None where none were.
-        token: Id of the token of the server that gave it; None without one.
-    """
-
-    feedback_id: str
-    turn_id: str | None
-    outcome: float
-    status: FeedbackStatus
-    note: str | None
-    user: str | None
-    source: RewardSource
-    namespace: str | None
-    created: float
-    correction: str | None
-    used: tuple[str, ...] | None = None
-    unused: tuple[str, ...] | None = None
-    relevant: tuple[str, ...] | None = None
-    irrelevant: tuple[str, ...] | None = None
-    token: str | None = None
-
-
 class StoredEffects(NamedTuple):
     """Effects of one feedback that must be undone outside of the store's own tables.
 
@@ -120,37 +84,6 @@ class StoredEffects(NamedTuple):
     later: tuple[float, ...]
     episodes: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-class Snapshot(NamedTuple):
-    """A snapshot of the learned state of a namespace.
-
-    Attributes:
-        id: Id within the store.
-        name: Its name; None without one.
-        created: Seconds since the epoch.
-        learned: Version of the namespace.
-        size: Size in bytes.
-    """
-
-    id: str
-    namespace: str
-    name: str | None
-    created: float
-    learned: int
-    size: int
-
-
-_LEARNED_FROM = (
-    sa.select(turns.c.id)
-    .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
-    .join(namespaces, namespaces.c.key == turns.c.namespace)
-    .where(consumed_turns.c.feedback == feedback.c.id, namespaces.c.name == feedback.c.namespace)
-    .order_by(turns.c.clock.desc())
-    .limit(1)
-    .scalar_subquery()
-    .label("turn")
-)
 
 
 class HistoryQueries(Queries):
@@ -173,58 +106,6 @@ class HistoryQueries(Queries):
             msg = f"several namespaces have feedback {feedback_id!r:.250}: give the namespace"
             raise InvalidInputError(msg)
         return FeedbackState(*rows[0]) if rows else None
-
-    def find_feedback(
-        self,
-        giver: FeedbackFilter,
-        limit: int,
-        *,
-        turn: str | None = None,
-        before: str | None = None,
-    ) -> list[FeedbackRecord]:
-        """List feedback that matches a filter, newest first, at most ``limit``.
-
-        ``turn`` is the id of a turn, or the host's id of its run: only feedback is listed that
-        names it or was learned from it, and all feedback of the filter is read. None lists any.
-        ``before`` is the id of feedback, or a place: only older feedback is listed. None lists all.
-
-        Raises:
-            NotFoundError: There is no feedback ``before``.
-        """
-        query = sa.select(feedback, _LEARNED_FROM).where(*giver.where())
-        query = query.order_by(feedback.c.sequence.desc())
-        if before is not None:
-            query = query.where(
-                feedback.c.sequence < self.find_place(before, giver.namespace).first
-            )
-        if turn is None:
-            return [_decode_record(row) for row in self._rows(query.limit(limit))]
-        asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
-        rows = self._rows(sa.select(turns.c.id, turns.c.run_id).where(asked))
-        names = sorted({turn, *(name for row in rows for name in row if name)})
-        consumed = (
-            sa.select(consumed_turns.c.feedback, namespaces.c.name)
-            .join(turns, turns.c.id == consumed_turns.c.turn)
-            .join(namespaces, namespaces.c.key == turns.c.namespace)
-            .where(consumed_turns.c.turn.in_(names))
-        )
-        consumers = {tuple(row) for row in self._rows(consumed)}
-        # The texts of ids as JSON holds them: rows with another one are not decoded.
-        quoted = (json.dumps(name, ensure_ascii=False) for name in names)
-        named = [feedback.c.payload.contains(text, autoescape=True) for text in quoted]
-        of_consumers = feedback.c.id.in_({name for name, _ in consumers})
-        rows = self._rows(query.where(sa.or_(of_consumers, *named)))
-        about = [
-            r
-            for r in map(_decode_record, rows)
-            if r.turn_id in names or (r.feedback_id, r.namespace) in consumers
-        ]
-        return about[:limit]
-
-    def find_place(self, name: str, namespace: str | None) -> ListPlace:
-        """Find the place of the feedback with this id, or read the text of a place."""
-        state = self.get_feedback_state(name, namespace)
-        return ListPlace.parse(name, "feedback") if state is None else ListPlace(state.sequence)
 
     def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
         """Find feedback that matches a filter and can be undone, as ``(id, namespace)``.
@@ -269,39 +150,3 @@ class HistoryQueries(Queries):
             tuple(identity for identity, *_ in episodes),
             tuple(made["note"] for made in notes),
         )
-
-    def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
-        """List the snapshots of a namespace, newest first; None lists those of all."""
-        query = (
-            sa.select(
-                snapshots.c.id,
-                namespaces.c.name.label("namespace"),
-                snapshots.c.name,
-                snapshots.c.created,
-                snapshots.c.version,
-                sa.func.length(snapshots.c.content),
-            )
-            .join(namespaces, namespaces.c.key == snapshots.c.namespace)
-            .order_by(snapshots.c.created.desc())
-        )
-        if namespace is not None:
-            query = query.where(namespaces.c.name == namespace)
-        return [Snapshot(*row) for row in self._rows(query)]
-
-
-def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
-    payload = json.loads(row.payload)
-    return FeedbackRecord(
-        feedback_id=row.id,
-        turn_id=payload["turn_id"] or row.turn,
-        outcome=payload["outcome"],
-        status=row.status,
-        note=row.note,
-        user=row.user,
-        source=payload["source"],
-        namespace=row.namespace,
-        created=row.created,
-        correction=payload.get("correction"),
-        **{name: tuple(payload[name]) for name in DOCUMENT_FIELDS if payload.get(name) is not None},
-        token=row.token,
-    )

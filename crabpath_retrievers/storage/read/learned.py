@@ -125,23 +125,6 @@ class NamespaceRecord(NamedTuple):
     frozen: bool
 
 
-class DocumentUse(NamedTuple):
-    """Number of turns of a namespace that used a returned chunk or note, by their feedback.
-
-    Attributes:
-        id, title: Of the chunk or note.
-        wins: Turns that used it, weighted by credit.
-        losses: Turns that returned it and did not use it.
-        usefulness: ``(wins + 1) / (wins + losses + 2)``, in (0, 1): the mean of a Beta posterior.
-    """
-
-    id: str
-    title: str
-    wins: float
-    losses: float
-    usefulness: float
-
-
 class StoredFeedback(NamedTuple):
     """Stored feedback.
 
@@ -307,24 +290,6 @@ class LearnedQueries(Queries):
         """Read usage counts by key of the node; nodes without any are left out."""
         rows = self._run(_USAGE, namespace=namespace, keys=list(keys))
         return {key: UsageCounts(*counts) for key, *counts in rows}
-
-    def rank_by_use(self, namespace: int, limit: int, *, least: bool) -> list[DocumentUse]:
-        """List at most ``limit`` chunks and notes by their use, the most useful first.
-
-        These were used at least as often as not. ``least`` lists the others, the least useful
-        first.
-        """
-        wins, losses = usage.c.wins, usage.c.losses
-        useful = (wins + 1.0) / (wins + losses + 2.0)
-        query = (
-            sa.select(nodes.c.id, nodes.c.title, wins, losses, useful)
-            .join(nodes, nodes.c.key == usage.c.node)
-            .where(usage.c.namespace == namespace, nodes.c.owner.in_((0, namespace)))
-            .where(losses > wins if least else sa.and_(wins >= losses, wins > 0))
-            .order_by(useful if least else useful.desc(), nodes.c.key)
-            .limit(limit)
-        )
-        return [DocumentUse(*row) for row in self._rows(query)]
 
     def list_namespaces(
         self, names: Iterable[str] | None, after: str, limit: int

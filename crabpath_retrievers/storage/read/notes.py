@@ -11,7 +11,6 @@ from crabpath_retrievers.core.records import EdgeKind, Vector
 from crabpath_retrievers.core.text import hash_texts, normalise_name
 from crabpath_retrievers.storage.schema import (
     contents,
-    feedback,
     namespaces,
     nodes,
     notes,
@@ -19,7 +18,6 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ListPlace,
     Queries,
     decode_rows,
     decode_vector,
@@ -95,32 +93,6 @@ class NoteFacts(NamedTuple):
     digest: str
     is_outdated: bool
     is_settled: bool
-
-
-class NoteRecord(NamedTuple):
-    """A stored note.
-
-    Attributes:
-        id: Id of the note; ``CrabPath.forget`` takes it.
-        kind: ``teaching``, ``directive``, ``correction``, or ``auto`` for one made from an answer.
-        title: Its title; empty without one.
-        text: What it says.
-        query: The question that it answers; None if unknown.
-        turn_id: Id of the turn that it was made from; None without one.
-        feedback_id: Id of the feedback that it was made from; None without one.
-        uses: Number of successful turns that used it.
-        token: Id of the token of the server that gave it; None without one.
-    """
-
-    id: str
-    kind: str
-    title: str
-    text: str
-    query: str | None
-    turn_id: str | None
-    feedback_id: str | None
-    uses: int
-    token: str | None = None
 
 
 class SaidNote(NamedTuple):
@@ -238,47 +210,6 @@ class NoteQueries(Queries):
             .limit(limit)
         )
         return decode_rows("a note", self._rows(query), _decode_note)
-
-    def list_newest(
-        self, namespace: int, limit: int, *, before: str | None = None
-    ) -> list[NoteRecord]:
-        """List the newest ``limit`` notes of a namespace, also those whose probation is over.
-
-        States of agents are left out. ``before`` is the id of a note, or a place: only older
-        notes are listed.
-
-        Raises:
-            NotFoundError: The namespace has no note ``before``.
-        """
-        n, given = notes.c, feedback.c
-        of_feedback = (
-            sa.select(given.token)
-            .join(namespaces, namespaces.c.name == given.namespace)
-            .where(given.id == n.feedback, namespaces.c.key == n.namespace)
-            .correlate(notes)
-        )
-        query = (
-            sa.select(nodes.c.id, n.kind, nodes.c.title, contents.c.content)
-            .add_columns(n.query, n.turn, n.feedback, n.uses)
-            .add_columns(sa.func.coalesce(n.token, of_feedback.scalar_subquery()))
-            .select_from(_JOINED)
-            .join(contents, contents.c.node == n.node)
-            .where(n.namespace == namespace, IS_SEARCHED)
-            .order_by(n.created_turn.desc(), n.node.desc())
-            .limit(limit)
-        )
-        if before is not None:
-            turn, node, _ = self.find_place(namespace, before)
-            same = (n.created_turn == turn) & (n.node < node)
-            query = query.where((n.created_turn < turn) | same)
-        return [NoteRecord(*row) for row in self._rows(query)]
-
-    def find_place(self, namespace: int, name: str) -> ListPlace:
-        """Find the place of the note with this id, or read the text of a place."""
-        n = notes.c
-        place = sa.select(n.created_turn, n.node).select_from(_JOINED)
-        found = self._rows(place.where(n.namespace == namespace, nodes.c.id == name))
-        return ListPlace(*found[0]) if found else ListPlace.parse(name, "note")
 
     def find_said(
         self,

@@ -1,8 +1,7 @@
 """Reads of turn records."""
 
-import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,15 +9,14 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.calls import look_again
-from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
-from crabpath_retrievers.core.records import DRAFT_ARM, Turn, Vector, is_recent_id
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.records import Turn, Vector, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
     KnownNode,
     LearnedQueries,
     NamespaceState,
-    StoredEpisode,
     decode_state,
 )
 from crabpath_retrievers.storage.schema import consumed_turns, feedback, namespaces, turns
@@ -27,7 +25,6 @@ from crabpath_retrievers.storage.sql_tools import (
     Queries,
     decode_rows,
     decode_vector,
-    split_batches,
 )
 
 
@@ -45,92 +42,17 @@ class StoredTurn(NamedTuple):
     nodes: Mapping[str, KnownNode]
 
 
-class TurnRecord(NamedTuple):
-    """Usual facts about a recorded turn; ``CrabPath.explain`` knows the rest.
-
-    Attributes:
-        id: Id of the turn.
-        created: Seconds since the epoch.
-        query: The question.
-        documents: Ids of the returned documents and notes, best first.
-        run_id: Id of the host's run that asked; None without one.
-        feedback_id: Id of feedback that was learned from it; None while there is none.
-        latency_ms: Milliseconds of each stage.
-    """
-
-    id: str
-    created: float
-    query: str
-    documents: tuple[str, ...]
-    run_id: str | None
-    feedback_id: str | None
-    latency_ms: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
-
-
-class Precedent(NamedTuple):
-    """A verdict on a past question that is like the one of a turn.
-
-    Attributes:
-        query: The past question.
-        similarity: Cosine of both questions, in [-1, 1].
-        turn_id, feedback_id: The past turn, and the feedback about it.
-        outcome: In [-1, 1].
-        user, source: Who gave it; the user is None if unknown.
-        created: When the feedback was given, in seconds since the epoch.
-        documents: Credit of documents, in [-1, 1] and below 0 for what was not used.
-        stated: Whether the verdict names documents; else it is about the answer as a whole.
-    """
-
-    query: str
-    similarity: float
-    turn_id: str
-    feedback_id: str
-    outcome: float
-    user: str | None
-    source: str
-    created: float
-    documents: dict[str, float]
-    stated: bool
-
-
-class JudgedTurn(NamedTuple):
-    """A turn with two rankings, and one feedback that tells which of them is better.
-
-    Attributes:
-        id, namespace: Of the turn; the name of the namespace.
-        created: Seconds since the epoch.
-        source: Who gave the feedback.
-        relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
-        used: The same, of what it says was used.
-        first: Ids of what the ranking by what was learned returned or would have, best first; of
-            a shadow, of what was shown.
-        other: Ids of what the ranking before any lesson returned or would have, best first; of a
-            shadow, of what the memory would have returned.
-        teams: Which ranking drafted each document, where both answered, as in ``Turn.teams``.
-    """
-
-    id: str
-    namespace: str
-    created: float
-    source: str
-    relevant: tuple[str, ...]
-    used: tuple[str, ...]
-    first: tuple[str, ...]
-    other: tuple[str, ...]
-    teams: dict[str, str]
-
-
-# Of several feedbacks about a turn, one.
-_CONSUMER = (
+CONSUMER = (
     sa.select(sa.func.max(consumed_turns.c.feedback))
     .where(consumed_turns.c.turn == turns.c.id)
     .scalar_subquery()
 )
+"""Id of the feedback about a turn; of several, one."""
 
 
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
-    columns = (turns.c.record, turns.c.clock, turns.c.embedding, _CONSUMER)
+    columns = (turns.c.record, turns.c.clock, turns.c.embedding, CONSUMER)
     return (
         sa.select(*columns, *STATE_COLUMNS)
         .select_from(turns.join(namespaces, namespaces.c.key == namespace))
@@ -138,9 +60,6 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     )
 
 
-_AT_ONCE = 200  # turn records in memory
-_QUERY = re.compile(r'"query": ?("(?:[^"\\]|\\.)*")')  # in a record, before all texts of others
-_MOST_PRECEDENTS = 500  # newest verdicts among which those on similar questions are looked for
 WAIT_FOR_TURN = 1.0
 """Seconds from its making in which a turn of another process is looked for again.
 
@@ -155,7 +74,7 @@ _SELECT_TURN = (
     .offset(0)
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
-_VERDICTS = (
+VERDICTS = (
     sa.select(turns.c.id, turns.c.arm, namespaces.c.name, feedback.c.payload)
     .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
     .join(namespaces, namespaces.c.key == turns.c.namespace)
@@ -165,6 +84,7 @@ _VERDICTS = (
     )
     .order_by(feedback.c.sequence)
 )
+"""Turns with the feedback that was learned from them: id, arm, namespace, payload."""
 _KNOWN = CompiledSelect(
     sa.select(turns.c.clock)
     .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
@@ -239,85 +159,8 @@ class TurnLog(Queries):
 
         The feedback that was given first comes first.
         """
-        rows = self._rows_in(_VERDICTS, turns.c.id, ids)
+        rows = self._rows_in(VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
-
-    def find_precedents(
-        self, turn: Turn, alike: Iterable[tuple[StoredEpisode, float]]
-    ) -> list[Precedent]:
-        """Find the verdicts before a turn on past questions, the most alike question first.
-
-        ``alike`` are episodes with the similarity of their questions. Only the newest 500 verdicts
-        are considered.
-        """
-        self._store.flush()
-        known = {episode.query: (episode, near) for episode, near in alike}
-        newest = (
-            sa.select(feedback.c.id, feedback.c.payload, feedback.c.created)
-            .where(
-                feedback.c.namespace == turn.namespace,
-                feedback.c.status == "applied",
-                feedback.c.created < turn.created,
-            )
-            .order_by(feedback.c.sequence.desc())
-            .limit(_MOST_PRECEDENTS)
-        )
-        given = {name: (payload, at) for name, payload, at in self._rows(newest) if known}
-        judged = (
-            sa.select(consumed_turns.c.feedback, turns.c.id, turns.c.record)
-            .join(turns, turns.c.id == consumed_turns.c.turn)
-            # The sum keeps the planner from the index on namespaces, as above.
-            .join(namespaces, namespaces.c.key == turns.c.namespace + 0)
-            .where(namespaces.c.name == turn.namespace)
-        )
-        found: list[Precedent] = []
-        for given_id, name, record in self._rows_in(judged, consumed_turns.c.feedback, given):
-            # A record holds a whole walk, and all but the question is not needed.
-            text = _QUERY.search(record)
-            query = from_json(text[1]) if text else ""
-            if query not in known:
-                continue
-            (episode, near), (payload, at) = known[query], given[given_id]
-            said = Feedback.from_record(payload)
-            credit = episode.credit_by_user.get(said.user or "", episode.documents)
-            who = given_id, said.outcome, said.user, said.source
-            stated = any(getattr(said, field) is not None for field in DOCUMENT_FIELDS)
-            found.append(Precedent(query, near, name, *who, at, credit, stated))
-        return sorted(found, key=lambda one: (-one.similarity, -one.created))
-
-    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
-        """Find the turns whose feedback compares two rankings, each with that feedback.
-
-        A turn with several such feedbacks is listed for each; undone feedback does not count. The
-        turns are those after a lesson whose labels are independent of what was shown; if
-        ``shadow``, those of a shadow, where documents ``used`` in a success count as labels.
-        """
-        self._store.flush()
-        query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
-        given: dict[str, list[tuple[str, Feedback]]] = {}
-        for turn, arm, name, payload in self._rows(query):
-            said = Feedback.from_record(payload)
-            is_told = (shadow or arm == DRAFT_ARM) and said.outcome > 0 and said.used
-            if said.relevant or is_told:
-                given.setdefault(turn, []).append((name, said))
-        found: list[JudgedTurn] = []
-        select = sa.select(turns.c.id, turns.c.created, turns.c.record)
-        for part in split_batches(given, _AT_ONCE):
-            for turn, created, text in self._rows_in(select, turns.c.id, part):
-                record = from_json(text)
-                if (other := record.get("shadow" if shadow else "frozen")) is None:
-                    continue
-                shown = record.get("shown") or {}
-                first = shown.values() or [item["node"] for item in record["returned"]]
-                if record.get("learned") is not None:
-                    first = record["learned"]
-                rankings, teams = (tuple(first), tuple(other)), record.get("teams") or {}
-                for name, said in given[turn]:
-                    told = (said.relevant or (), said.used or () if said.outcome > 0 else ())
-                    relevant, used = (tuple(shown.get(one, one) for one in ids) for ids in told)
-                    named = relevant, used, *rankings
-                    found.append(JudgedTurn(turn, name, created, said.source, *named, teams))
-        return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
@@ -365,23 +208,6 @@ class TurnLog(Queries):
         known = LearnedQueries(self._store).nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
-    def list_newest(
-        self, namespace: int, limit: int, *, until: int | None = None
-    ) -> list[TurnRecord]:
-        """List the last ``limit`` turns of a namespace, newest first.
-
-        ``until`` is the number of the turn before which they must be; None for the end.
-        """
-        query = (
-            sa.select(turns.c.record, _CONSUMER)
-            .where(turns.c.namespace == namespace)
-            .order_by(turns.c.clock.desc())
-            .limit(limit)
-        )
-        if until is not None:
-            query = query.where(turns.c.clock < until)
-        return decode_rows("a turn", self._rows(query), _decode_turn_record)
-
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
         self._store.flush()
@@ -396,21 +222,6 @@ def _decode_turn(row: Sequence[Any]) -> StoredTurn:
     turn = replace(Turn.from_dict(from_json(zlib.decompress(record))), clock=clock)
     vector = None if embedding is None else decode_vector(embedding)
     return StoredTurn(turn, vector, consumed, decode_state(state), {})
-
-
-def _decode_turn_record(row: Sequence[Any]) -> TurnRecord:
-    record, consumed = row
-    turn = from_json(record)
-    documents = tuple(item["node"] for item in turn["returned"])
-    return TurnRecord(
-        turn["id"],
-        turn["created"],
-        turn["query"],
-        documents,
-        turn["run_id"],
-        consumed,
-        turn.get("latency_ms", {}),
-    )
 
 
 def _list_nodes(turn: Turn) -> set[str]:

@@ -5,6 +5,7 @@ rarely: a process remembers what it has read of the current version of the corpu
 learned state of each namespace.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -15,6 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from crabpath_retrievers.core.query import METADATA_KEY
 from crabpath_retrievers.core.records import (
     OVERLAY_KINDS,
     EdgeKind,
@@ -23,11 +25,20 @@ from crabpath_retrievers.core.records import (
     OutgoingEdge,
     StoredWeight,
     Vector,
+    choose_nearest,
     to_single_precision,
 )
 from crabpath_retrievers.storage.fulltext import FullTextReader
-from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
-from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
+from crabpath_retrievers.storage.schema import (
+    contents,
+    edges,
+    meta,
+    names,
+    namespaces,
+    nodes,
+    overlay,
+    terms,
+)
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
@@ -284,6 +295,44 @@ class _Corpus:
 
 _NO_EDGES = _OutgoingEdges([], [], steady=True)
 
+CONTENT = (
+    nodes.c.id,
+    contents.c.document,
+    contents.c.source,
+    contents.c.content,
+    nodes.c.title,
+    contents.c.position,
+    contents.c.metadata,
+    contents.c.digest,
+)
+_CONTENT_NAMES = tuple(column.name for column in CONTENT)
+CONTENTS = CompiledSelect(
+    sa.select(*CONTENT)
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(
+            nodes.c.owner == 0,
+            nodes.c.owner == sa.bindparam("namespace"),
+        ),
+    )
+    .order_by(nodes.c.owner.desc())
+)
+"""Texts and metadata of nodes by id, as far as a namespace sees them.
+
+Documents come last: each hides a note with its id.
+"""
+
+
+def decode_node(row: Sequence[Any]) -> Node:
+    """Decode a row of ``CONTENTS`` to a node without vector."""
+    values = dict(zip(_CONTENT_NAMES, row, strict=True))
+    values["metadata"] = metadata = json.loads(values["metadata"])
+    if isinstance(metadata.get(METADATA_KEY), list):  # no document has such metadata
+        values["then"], values["overlap"] = metadata.pop(METADATA_KEY)
+    return Node(**values)
+
+
 K = TypeVar("K", int, str)
 V = TypeVar("V")
 _MAX_NAMESPACES, _MAX_ROWS = 32, 2048  # of each namespace
@@ -423,9 +472,7 @@ class WalkQueries(Queries):
             corpus.vectors = [*ids], to_single_precision(decode_vectors(embeddings))
             corpus.size += corpus.vectors[1].nbytes
         names, matrix = corpus.vectors
-        near = -(matrix @ vector)
-        best = np.argpartition(near, k)[:k] if k < len(names) else np.arange(len(names))
-        return [names[row] for row in best[np.argsort(near[best], kind="stable")].tolist()]
+        return [names[row] for row in choose_nearest(matrix, vector, k)]
 
     def search_words(
         self, idf: Mapping[str, float], limit: int, facts: QueryFacts

@@ -1,39 +1,25 @@
-"""Writers of history: undo of feedback, snapshots; the clock and the end of a namespace."""
+"""Writers of history: undo of feedback; the clock and the end of a namespace."""
 
 import json
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
     COUNTERS,
     KEYED_BY_NAMESPACE,
     NODE_COLUMNS,
-    NOTE_TABLES,
-    REEMBEDDED_AT,
-    SNAPSHOT_TABLES,
     TABLES,
 )
-from crabpath_retrievers.storage.write.journal import (
-    NodeCollector,
-    SnapshotRows,
-    add_counts,
-    decode_snapshot,
-    insert_rows,
-    read_snapshot,
-    translate_rows,
-    write_journal,
-)
+from crabpath_retrievers.storage.sql_tools import CounterTable
 from crabpath_retrievers.storage.write.learned import require_unchanged, undo_episode
-from crabpath_retrievers.storage.write.notes import delete_notes, restore_notes, undo_notes
-from crabpath_retrievers.storage.write.transaction import Transaction
-from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
+from crabpath_retrievers.storage.write.notes import delete_notes, undo_notes
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
+from crabpath_retrievers.storage.write.weights import undo_weights
 
-_TICK = 1e-3  # seconds between snapshots
+_COUNTERS = {table: CounterTable(TABLES[table], names) for table, names in COUNTERS.items()}
 
 
 def undo_feedback(
@@ -63,7 +49,7 @@ def undo_feedback(
     turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == space.key)
     consumed = s.consumed_turns.c
     tx.delete(s.consumed_turns, consumed.feedback == cause, consumed.turn.in_(turns))
-    _update_namespace(tx, space.key, model=model)
+    update_namespace(tx, space.key, model=model)
     if note is not None:
         given = (s.feedback.c.id == cause, s.feedback.c.namespace == name)
         known = (*given, s.feedback.c.status == "applied")
@@ -76,7 +62,7 @@ def undo_feedback(
 
 def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
     """Subtract all that a feedback changed, except in the model and in notes."""
-    last = _find_last_effect(tx, space.key) == effects.sequence
+    last = find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
     gone = effects.exponent if last else 0.0
@@ -97,14 +83,14 @@ def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> N
         undo_episode(tx, name, episode, last=last)
 
 
-def _find_last_effect(tx: Transaction, namespace: int) -> int:
+def find_last_effect(tx: Transaction, namespace: int) -> int:
     """Find the number of the latest effects of feedback in a namespace; 0 without any."""
     effects = s.feedback_effects.c
     query = sa.select(sa.func.max(effects.sequence)).where(effects.namespace == namespace)
     return tx.scalar(query) or 0
 
 
-def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
+def update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
     """Update ``values`` of a namespace and increment its version, which invalidates caches."""
     values["version"] = s.namespaces.c.version + 1
     tx.update(s.namespaces, s.namespaces.c.key == namespace, **values)
@@ -130,94 +116,12 @@ def _subtract_counts(
     add_counts(tx, table, namespace, negated)
 
 
-def write_snapshot(tx: Transaction, namespace: str, identity: str, name: str | None = None) -> None:
-    """Copy the learned state of a namespace to a snapshot with the id ``identity``.
-
-    Raises:
-        ConflictError: There is no such namespace.
-    """
-    tx.touches_corpus = True
-    query = sa.select(s.namespaces.c.key, s.namespaces.c.version)
-    own = s.namespaces.c.name == namespace
-    space = tx.run(query.where(own).with_for_update(key_share=True)).one_or_none()
-    require_unchanged(space is not None, namespace)
-    assert space is not None  # noqa: S101
-    last_change = sa.select(sa.func.max(s.weight_changes.c.sequence))
-    latest = sa.select(sa.func.max(s.snapshots.c.created))
-    row = {
-        "id": identity,
-        "namespace": space.key,
-        "name": name,
-        # Later than all others, also after the clock was set back: lists are in this order.
-        "created": max(time.time(), (tx.scalar(latest) or 0.0) + _TICK),
-        "version": space.version,
-        "last_weight_change": tx.scalar(
-            last_change.where(s.weight_changes.c.namespace == space.key)
-        )
-        or 0,
-        "last_feedback_effect": _find_last_effect(tx, space.key),
-        "content": read_snapshot(tx, space.key, namespace),
-    }
-    tx.add(s.snapshots, [row])
-
-
-def apply_snapshot(tx: Transaction, identity: str) -> None:
-    """Replace the learned state of a namespace by that of the snapshot ``identity``.
-
-    Nodes that were deleted in the meantime are skipped. Feedback stays applied, and its turns stay
-    consumed.
-
-    Raises:
-        ConflictError: There is no such snapshot.
-        InvalidInputError: The embedder was changed after the snapshot.
-    """
-    tx.touches_corpus = True
-    query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
-    query = query.join(s.namespaces, s.namespaces.c.key == s.snapshots.c.namespace)
-    held = query.where(s.snapshots.c.id == identity).with_for_update(key_share=True)
-    kept = tx.run(held).one_or_none()
-    require_unchanged(kept, identity)
-    assert kept is not None  # noqa: S101
-    changed = tx.scalar(sa.select(s.meta.c.value).where(s.meta.c.name == REEMBEDDED_AT))
-    if changed is not None and kept.created < float(changed):
-        msg = (
-            "the snapshot is older than the embedder of the memory, and its vectors are those of "
-            "the former one: it cannot be restored"
-        )
-        raise InvalidInputError(msg)
-    key, rows = kept.namespace, decode_snapshot(kept.content)
-    restore_notes(tx, key, rows)  # before the learned state, which refers to notes
-    (space,) = rows["namespaces"]
-    _update_namespace(tx, key, exponent=space["exponent"], model=space["model"])
-    # The restored state lacks later changes, so nothing is left of them to undo.
-    for table, known in (
-        (s.weight_changes, kept.last_weight_change),
-        (s.feedback_effects, kept.last_feedback_effect),
-    ):
-        tx.delete(table, table.c.namespace == key, table.c.sequence > known)
-    _restore_learned(tx, key, kept.space, rows)
-    insert_unattributed_changes(tx, key)
-
-
-def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
-    """Restore the tables of learned state from ``rows``; rows of deleted nodes are skipped."""
-    learned = [
-        table
-        for table in SNAPSHOT_TABLES
-        if TABLES[table] in KEYED_BY_NAMESPACE and table not in NOTE_TABLES
-    ]
-    asked = NodeCollector()
-    for table in learned:
-        translate_rows(table, rows[table], asked)
-    keys = {key: key for key in tx.hold_nodes(asked)}
-    for table in learned:
-        tx.delete(TABLES[table], TABLES[table].c.namespace == namespace)
-        insert_rows(tx, table, translate_rows(table, rows[table], keys), namespace, name)
-
-
-def drop_snapshot(tx: Transaction, identity: str) -> None:
-    """Delete the snapshot ``identity``; the learned state of the namespace does not change."""
-    tx.delete(s.snapshots, s.snapshots.c.id == identity)
+def add_counts(
+    tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Add ``rows`` to the counters of a namespace in ``table``, one of ``COUNTERS``."""
+    given = [{**row, "namespace": namespace} for row in rows]
+    _COUNTERS[table].add(tx.connection, given, undo=True)
 
 
 def set_frozen(tx: Transaction, namespace: str, *, frozen: bool) -> None:

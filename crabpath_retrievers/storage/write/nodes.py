@@ -40,9 +40,8 @@ from crabpath_retrievers.storage.sql_tools import (
     is_one_of,
     split_batches,
 )
-from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.learned import take_back_corrections
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
 
 TEXT_EDGE_KINDS = tuple(kind.value for kind in TEXT_KINDS)
 """Numbers of the edge kinds that are derived from texts."""

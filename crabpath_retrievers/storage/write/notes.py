@@ -11,17 +11,12 @@ from pydantic_core import to_json
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import EpisodeContent
+from crabpath_retrievers.core.extras import load_part
 from crabpath_retrievers.core.records import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.read.notes import IS_SEARCHED, build_note_episode_id
-from crabpath_retrievers.storage.schema import NOTE_TABLES, TABLES
 from crabpath_retrievers.storage.sql_tools import encode_vector, is_one_of, split_batches
-from crabpath_retrievers.storage.write.journal import (
-    SnapshotRows,
-    remove_notes_from_snapshot,
-    write_journal,
-)
 from crabpath_retrievers.storage.write.learned import (
     add_credit,
     keep_episode,
@@ -35,7 +30,7 @@ from crabpath_retrievers.storage.write.nodes import (
     delete_nodes,
     put_meta,
 )
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
 from crabpath_retrievers.storage.write.weights import (
     adjust_weights,
     materialise_decay,
@@ -65,7 +60,7 @@ def keep_note(tx: Transaction, change: c.KeepNote) -> None:
     tx.add(s.contents, [build_content_row(key, payload)])
     _write_note(tx, change, key, namespace, turn)
     put_meta(tx, {"notes": "1"})
-    _recount_notes(tx, [namespace])
+    recount_notes(tx, [namespace])
     if change.query is not None and change.query_vector is not None:
         # The episode by which similar queries recall the note.
         name = build_note_episode_id(key, change.query)
@@ -310,24 +305,10 @@ def remove_notes(tx: Transaction, name: str, ids: Sequence[str]) -> None:
         tx.increment_versions(namespace)
     query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
     for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
-        remaining = remove_notes_from_snapshot(content, keys)
+        part = load_part("crabpath_retrievers.parts.operation.snapshots")
+        remaining = part.remove_notes_from_snapshot(content, keys)
         tx.update(s.snapshots, s.snapshots.c.id == identity, content=remaining)
     write_journal(tx, "remove_notes", {"notes": len(ids)}, name)
-
-
-def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
-    """Restore the notes of a snapshot, given as ``rows``, and delete all others."""
-    back = {node["key"] for node in rows["nodes"]}
-    present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
-    for part in split_batches(sorted(set(present) - back)):
-        delete_notes(tx, is_one_of(tx.connection, s.notes.c.node, part))
-    here = {"owner": namespace, "namespace": namespace, "indexed": 0}
-    for name, column in NOTE_TABLES.items():
-        table = TABLES[name]
-        own = {local: value for local, value in here.items() if local in table.c}
-        tx.delete_in(table.c[column], sorted(back))
-        tx.add(table, [{**row, **own} for row in rows[name]])
-    _recount_notes(tx, [namespace])
 
 
 def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[Any]:
@@ -343,11 +324,12 @@ def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[An
         _remove_from_episodes(tx, key, namespace, node)
     for part in split_batches(row.key for row in rows):
         delete_nodes(tx, part)
-    _recount_notes(tx, {row.namespace for row in rows})
+    recount_notes(tx, {row.namespace for row in rows})
     return rows
 
 
-def _recount_notes(tx: Transaction, namespaces: Iterable[int]) -> None:
+def recount_notes(tx: Transaction, namespaces: Iterable[int]) -> None:
+    """Count the notes of namespaces, given by key, again."""
     inside = s.notes.c.namespace == s.namespaces.c.key
     notes = sa.select(sa.func.count()).where(inside, IS_SEARCHED)
     for key in namespaces:

@@ -1,5 +1,7 @@
-"""An open transaction, with short forms of the statements that writers need."""
+"""An open transaction, with short forms of the statements that writers need; the journal."""
 
+import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec
@@ -7,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from crabpath_retrievers.core.calls import find_token
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.fulltext import FullText
@@ -262,3 +265,32 @@ class Transaction:
         query = sa.select(s.nodes.c.id, s.nodes.c.key).where(own)
         rows = self.select_in(query, s.nodes.c.id, ids)
         return {node: key for node, key in rows}
+
+
+def write_journal(
+    tx: Transaction,
+    change: str,
+    payload: Mapping[str, Any],
+    namespace: str | None = None,
+    inverse: object = None,
+) -> None:
+    """Add a row to the journal, without texts, names or ids: the journal could not forget them.
+
+    The id of the token that asked for it is added.
+
+    Args:
+        payload: What was changed, JSON-safe.
+        namespace: Name of the one namespace that is concerned; None for several or none.
+        inverse: What undoes the change, JSON-safe; None if nothing does.
+    """
+    token = find_token()
+    if token is not None:
+        payload = {**payload, "token": token}
+    row = {
+        "created": time.time(),
+        "namespace": namespace,
+        "change": change,
+        "payload": json.dumps(payload),
+        "inverse": None if inverse is None else json.dumps(inverse),
+    }
+    tx.run(s.journal.insert().values(row))

@@ -18,8 +18,7 @@ from crabpath_retrievers.storage.sql_tools import (
     is_one_of,
     split_batches,
 )
-from crabpath_retrievers.storage.write.journal import write_journal
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
 
 EdgeKeys = tuple[int, int, int]
 """Keys of source and target, number of the kind."""

@@ -228,7 +228,7 @@ def _is_of_index(metadata: Mapping[str, Any]) -> bool:
     return isinstance(block, dict) and bool(block.get(OF_INDEX))
 
 
-_PAGE, _ALL = 1000, 2**31 - 1
+_PAGE = 1000
 
 
 class SourceIndex:
@@ -237,8 +237,11 @@ class SourceIndex:
     def __init__(self, index: VectorStoreIndex, memory: CrabPath) -> None:
         """Read which nodes the memory took from an index."""
         self.index = index
-        found = memory.store.catalog.list_nodes(_ALL, matches=_is_of_index)
-        self.taken = {node.id for node in found}
+        self.taken = set[str]()
+        page = memory.documents(limit=_PAGE)
+        while page:
+            self.taken.update(str(one.id) for one in page if _is_of_index(one.metadata))
+            page = memory.documents(limit=_PAGE, after=page[-1].id)
 
     def require_same(self, nodes: Iterable[BaseNode], memory: CrabPath) -> None:
         """Refuse an index that holds no node which the memory took, such as an empty one.

@@ -23,9 +23,8 @@ from crabpath_retrievers.parts.operation.maintenance.rules import LearnedWeight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import TABLES, list_orphans
 from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
-from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import build_edge_rows, put_edges
-from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.transaction import Transaction, write_journal
 
 Tuning = tuple[str | None, str | None]
 """Knobs of a namespace that override the settings, and the autotuner's state, as JSON."""

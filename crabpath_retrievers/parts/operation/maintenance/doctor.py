@@ -29,6 +29,8 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.ingest.linking import UNFINISHED_SINCE
+from crabpath_retrievers.parts.chroma_files import find_damage, open_vectors, read_collections
+from crabpath_retrievers.parts.chroma_server import create_client
 from crabpath_retrievers.parts.pgvector.queries import VectorQueries
 from crabpath_retrievers.parts.pgvector.tables import DOCUMENTS
 from crabpath_retrievers.storage import schema as s
@@ -53,13 +55,10 @@ from crabpath_retrievers.storage.store import (
     read_schema_version,
 )
 from crabpath_retrievers.vectors.base import find_differing
-from crabpath_retrievers.vectors.chroma import ChromaIndex, close_client, create_client
+from crabpath_retrievers.vectors.chroma import ChromaIndex, close_client
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     QUARANTINE_PREFIX,
-    find_damage,
-    open_vectors,
-    read_collections,
 )
 from crabpath_retrievers.vectors.embedder import (
     DEFAULT_MODEL,

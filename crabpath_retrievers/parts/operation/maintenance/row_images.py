@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.parts.operation.rows import Row
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import TABLES
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.journal import Row
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 RowChange = tuple[str, Row | None, Row | None]

@@ -135,10 +135,11 @@ def find_neighbours(
     for keys, vectors in blocks:
         similarities = stretch_cosine(wanted @ np.stack(vectors).astype(np.float32).T, stretch)
         for place, row in enumerate(similarities):
-            best = np.argsort(-row, kind="stable")[: most + 1].tolist()
+            similar = np.flatnonzero(row >= least)  # few: sorting whole rows took most of the time
+            best = similar[np.argsort(-row[similar], kind="stable")][: most + 1].tolist()
             near = [(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
             both = sorted([*neighbours[place], *near], key=lambda node: (-node[0], node[1]))
-            neighbours[place] = [node for node in both if node[0] >= least][:most]
+            neighbours[place] = both[:most]
     return neighbours
 
 

@@ -30,12 +30,12 @@ from crabpath_retrievers.core.records import Authority, EdgeKind, ReturnedDocume
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, SchemaVersionError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
 from crabpath_retrievers.parts.operation.maintenance import HealthReport
+from crabpath_retrievers.parts.operation.rows import Row
 from crabpath_retrievers.rerank import Posterior, Ranker, remove_gain
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import SNAPSHOT_TABLES, TABLES
-from crabpath_retrievers.storage.write.journal import Row
 from crabpath_retrievers.vectors.embedder import parse_identity
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}

@@ -12,6 +12,12 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreError
 from crabpath_retrievers.parts.files import open_replacement
+from crabpath_retrievers.parts.operation.rows import (
+    NodeCollector,
+    Row,
+    encode_rows,
+    translate_rows,
+)
 from crabpath_retrievers.parts.operation.transfer.archive import (
     DOCUMENTS,
     EXPORTED,
@@ -25,12 +31,6 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import TABLES, find_own_rows
 from crabpath_retrievers.storage.sql_tools import select_in
-from crabpath_retrievers.storage.write.journal import (
-    NodeCollector,
-    Row,
-    encode_rows,
-    translate_rows,
-)
 
 _AT_ONCE = 1000  # rows in memory
 

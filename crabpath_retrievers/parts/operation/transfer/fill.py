@@ -20,14 +20,14 @@ from crabpath_retrievers.core.text import (
     prepend_title,
 )
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.parts.operation.rows import Row, insert_rows, translate_row
 from crabpath_retrievers.parts.operation.transfer.archive import DOCUMENTS, Archive, Block
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import NODE_COLUMNS, OWNER_COLUMNS, TABLES
 from crabpath_retrievers.storage.write.history import forget_namespace
-from crabpath_retrievers.storage.write.journal import Row, insert_rows, translate_row, write_journal
 from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex, renew_words
-from crabpath_retrievers.storage.write.transaction import Transaction, Write
+from crabpath_retrievers.storage.write.transaction import Transaction, Write, write_journal
 from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder
 
 _AT_ONCE = 500  # texts that are tokenised at once

@@ -1,74 +1,27 @@
-"""The journal of changes: what each did, and what undoes it.
+"""Rows of a namespace in archives and snapshots, which hold them as they are in their tables.
 
-Archives and snapshots hold rows of a namespace as they are in their tables, with the keys of their
-store. Whoever writes them back says which node of the store each key means.
+They have the keys of their store: whoever writes them back says which node each key means.
 """
 
-import json
 import re
-import time
-import zlib
-from base64 import urlsafe_b64decode
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
-from crabpath_retrievers.core.calls import find_token
-from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.schema import (
     COUNTERS,
     LOCAL_COLUMNS,
-    NOTE_TABLES,
     OPTIONAL_NODE,
     REFERENCES,
-    SNAPSHOT_TABLES,
     TABLES,
-    find_own_rows,
 )
-from crabpath_retrievers.storage.sql_tools import CounterTable
+from crabpath_retrievers.storage.write.history import add_counts
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 Row = Mapping[str, Any]
 """A row: values by column name; vectors and other binary values as bytes."""
 
-
-def write_journal(
-    tx: Transaction,
-    change: str,
-    payload: Mapping[str, Any],
-    namespace: str | None = None,
-    inverse: object = None,
-) -> None:
-    """Add a row to the journal, without texts, names or ids: the journal could not forget them.
-
-    The id of the token that asked for it is added.
-
-    Args:
-        payload: What was changed, JSON-safe.
-        namespace: Name of the one namespace that is concerned; None for several or none.
-        inverse: What undoes the change, JSON-safe; None if nothing does.
-    """
-    token = find_token()
-    if token is not None:
-        payload = {**payload, "token": token}
-    row = {
-        "created": time.time(),
-        "namespace": namespace,
-        "change": change,
-        "payload": json.dumps(payload),
-        "inverse": None if inverse is None else json.dumps(inverse),
-    }
-    tx.run(s.journal.insert().values(row))
-
-
-SnapshotRows = dict[str, list[dict[str, Any]]]
-"""Rows by table."""
-
-_COUNTERS = {table: CounterTable(TABLES[table], names) for table, names in COUNTERS.items()}
-_COMPRESSION_LEVEL = 1  # of zlib: the highest level is six times slower and saves a tenth
 # Lists in the record of ``feedback_effects``: positions of node keys in their items.
 _NODES_IN_EFFECTS = {"usage": (0,), "pair_counts": (0, 1), "transitions": (1, 4)}
 _NEXT_POSITION = 4  # of the region that a transition led to
@@ -181,45 +134,3 @@ def insert_rows(
         add_counts(tx, table, namespace, new)
     else:
         tx.add(TABLES[table], new)
-
-
-def add_counts(
-    tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
-) -> None:
-    """Add ``rows`` to the counters of a namespace in ``table``, one of ``COUNTERS``."""
-    given = [{**row, "namespace": namespace} for row in rows]
-    _COUNTERS[table].add(tx.connection, given, undo=True)
-
-
-def read_snapshot(tx: Transaction, namespace: int, name: str) -> bytes:
-    """Read the learned state of a namespace, given by key and name, as compressed bytes."""
-    own = find_own_rows(namespace, name)
-    queries = {table: sa.select(TABLES[table]).where(own[table]) for table in SNAPSHOT_TABLES}
-    return _compress({table: tx.dicts(query) for table, query in queries.items()})
-
-
-def _compress(rows: SnapshotRows) -> bytes:
-    return zlib.compress(encode_rows(rows), _COMPRESSION_LEVEL)
-
-
-def decode_snapshot(data: bytes) -> SnapshotRows:
-    """The inverse of :func:`read_snapshot`."""
-    try:
-        found = from_json(zlib.decompress(data), allow_inf_nan=False)
-        return {table: _decode_rows(table, found[table]) for table in SNAPSHOT_TABLES}
-    except (ValueError, TypeError, LookupError, AttributeError, zlib.error) as error:
-        msg = f"the snapshot is damaged ({error}): delete it, and restore another one"
-        raise StoreError(msg) from error
-
-
-def _decode_rows(table: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    binary = [c.name for c in TABLES[table].c if isinstance(c.type, sa.LargeBinary)]
-    return [{**row, **{name: urlsafe_b64decode(row[name]) for name in binary}} for row in rows]
-
-
-def remove_notes_from_snapshot(data: bytes, keys: Container[int]) -> bytes:
-    """Remove the notes with these keys from the compressed ``data`` of a snapshot."""
-    rows = decode_snapshot(data)
-    for table, column in NOTE_TABLES.items():
-        rows[table] = [row for row in rows[table] if row[column] not in keys]
-    return _compress(rows)
