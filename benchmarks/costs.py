@@ -59,19 +59,23 @@ class Cost(NamedTuple):
         )
 
 
-def _open_crabpath(place: str, documents: Sequence[Document], known: Embeddings) -> Ask:
+def _open_crabpath(
+    place: str, documents: Sequence[Document], known: Embeddings, stack: ExitStack
+) -> Ask:
     vectors = "pgvector" if "://" in place else None
-    memory = CrabPath.open(place, embeddings=known, vectors=vectors)
+    memory = stack.enter_context(CrabPath.open(place, embeddings=known, vectors=vectors))
     memory.add_documents(documents, split=False, progress=None)
     return lambda text, vector: memory.retrieve(text, vector=vector, k=_K)
 
 
-def _open_chroma(place: str, documents: Sequence[Document], known: Embeddings) -> Ask:
+def _open_chroma(place: str, documents: Sequence[Document], known: Embeddings, _: ExitStack) -> Ask:
     store = index_plain_chroma(documents, known, Path(place))
     return lambda _, vector: store.similarity_search_by_vector(vector, k=_K)
 
 
-def _open_pgvector(place: str, documents: Sequence[Document], known: Embeddings) -> Ask:
+def _open_pgvector(
+    place: str, documents: Sequence[Document], known: Embeddings, _: ExitStack
+) -> Ask:
     from langchain_postgres import PGEngine, PGVectorStore
     from langchain_postgres.v2.indexes import HNSWIndex
 
@@ -85,7 +89,7 @@ def _open_pgvector(place: str, documents: Sequence[Document], known: Embeddings)
     return lambda _, vector: store.similarity_search_by_vector(vector, k=_K)
 
 
-Open = Callable[[str, Sequence[Document], Embeddings], Ask]
+Open = Callable[[str, Sequence[Document], Embeddings, ExitStack], Ask]
 SYSTEMS: Mapping[str, tuple[Open, bool]] = {
     "CrabPath, SQLite and Chroma": (_open_crabpath, False),
     "Chroma": (_open_chroma, False),
@@ -156,7 +160,7 @@ def _measure(
             return sum(_read_seconds(process) for process in processes)
 
         size, memory, begun = read_size(), own.memory_info().rss, read_time()
-        ask = open_store(place, documents, known)
+        ask = open_store(place, documents, known, stack)
         indexed = read_time()
         for _ in range(2):
             for question, vector in zip(questions, rows, strict=True):
