@@ -64,12 +64,14 @@ def make_documents(given: Sequence[Document], count: int) -> list[Document]:
     ]
 
 
-def measure_bulk(given: Sequence[Document], count: int) -> Iterator[str]:
+def measure_bulk(given: Sequence[Document], count: int, embedded: int) -> Iterator[str]:
     """Yield the lines of the table.
 
     Args:
         given: Where the texts come from.
-        count: Number of documents that are made of them.
+        count: Number of documents that are made of them, with given vectors.
+        embedded: Number of documents that are also added with the default embedder, which has one
+            thread in each process; 0 leaves that out.
     """
     documents = make_documents(given, count)
     known = GivenVectors([f"{page.metadata['title']}\n{page.page_content}" for page in documents])
@@ -78,23 +80,29 @@ def measure_bulk(given: Sequence[Document], count: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         rate = _measure({"path": folder}, known, _add, documents)
         yield f"| one process, SQLite and Chroma | {rate:.0f} |"
-    with ExitStack() as opened:
-        _, place, _ = opened.enter_context(open_pgvector())
-        database = {"path": place.database, "vectors": "pgvector"}
-        alone = _measure(database, known, _add, documents)
-        yield f"| one process, PostgreSQL with pgvector | {alone:.0f} |"
-    with ExitStack() as opened:
-        _, place, _ = opened.enter_context(open_pgvector())
-        database = {"path": place.database, "vectors": "pgvector"}
-        opened.enter_context(_start_ray())
-        shared = _measure(database, known, _add_on_ray, documents)
-        yield f"| Ray, {_WORKERS} workers, same database | {shared:.0f} |"
-        yield f"| Ray / one process | {shared / alone:.2f} |"
+    yield from _compare(known, documents, "vectors given")
+    if embedded:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        yield from _compare(None, documents[:embedded], f"MiniLM, {embedded:,} documents")
+
+
+def _compare(known: Embeddings | None, documents: Sequence[Document], what: str) -> Iterator[str]:
+    """Yield rows of one process and of Ray over PostgreSQL, and of their ratio."""
+    rates = list[float]()
+    for name, add in ("one process", _add), (f"Ray, {_WORKERS} workers", _add_on_ray):
+        with ExitStack() as opened:
+            _, place, _ = opened.enter_context(open_pgvector())
+            if add is _add_on_ray:
+                opened.enter_context(_start_ray())
+            database = {"path": place.database, "vectors": "pgvector"}
+            rates.append(_measure(database, known, add, documents))
+            yield f"| {name}, PostgreSQL with pgvector, {what} | {rates[-1]:.0f} |"
+    yield f"| Ray / one process, {what} | {rates[1] / rates[0]:.2f} |"
 
 
 def _measure(
     place: dict[str, Any],
-    known: Embeddings,
+    known: Embeddings | None,
     add: Callable[[CrabPath, Sequence[Document]], object],
     documents: Sequence[Document],
 ) -> float:
@@ -128,5 +136,5 @@ def _start_ray() -> Any:
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": path}},
+        runtime_env={"env_vars": {"PYTHONPATH": path}},  # workers have one thread by Ray's rule
     )

@@ -422,6 +422,9 @@ def time_workers(
     ingested: Annotated[
         int, typer.Option(help="Documents of the bulk ingest; 0 skips it.")
     ] = 20_000,
+    embedded: Annotated[
+        int, typer.Option(help="Of these, documents that are also added with MiniLM.")
+    ] = 0,
     data: BeirFolder = None,
 ) -> None:
     """Measure queries and feedback a second of one and four workers on servers; bulk ingest."""
@@ -432,7 +435,7 @@ def time_workers(
         for line in measure_scale(documents=documents, seconds=seconds):
             typer.echo(line)
     if ingested:
-        for line in measure_bulk(_load_hotpotqa(data).documents, ingested):
+        for line in measure_bulk(_load_hotpotqa(data).documents, ingested, embedded):
             typer.echo(line)
 
 
