@@ -25,10 +25,10 @@ from benchmarks.speed.table import index_plain_chroma
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath
 
-CENTS_PER_CORE_HOUR = 5.04
-"""Of a general-purpose machine with 2 cores and 8 GiB at $0.1008 an hour; memory is in it."""
+CENTS_PER_CORE_HOUR = 5.0
+"""Of a general-purpose machine with 2 cores and 8 GiB at 10 cents an hour; memory is in it."""
 CENTS_PER_GIGABYTE = 8.0
-"""A month on a network disk at $0.08."""
+"""A month on a network disk."""
 
 HEADER = (
     "| system | disk, bytes a passage | memory, bytes a passage | indexing, ms a passage | query, "

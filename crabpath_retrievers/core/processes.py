@@ -14,9 +14,8 @@ import logging
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Protocol, TypeVar
 from weakref import WeakSet
@@ -82,21 +81,34 @@ def require_engine(name: str) -> None:
 
 
 def compute_ahead(function: Callable[[T], R], items: Iterable[T], thread: str) -> Iterator[R]:
-    """Yield what a function returns for each item; a thread of its own calls it.
+    """Yield what a function returns for each item; threads call it, one after the other.
 
     While one result is used, the next one is computed. ``items`` are read by the caller's thread.
+    A process that is interrupted does not wait for the call that still runs.
     """
-    context, coming = copy_context(), deque[Future[R]]()
-    pool = ThreadPoolExecutor(1, thread)
-    try:
-        for item in items:
-            coming.append(pool.submit(context.run, function, item))
-            if len(coming) > 1:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
-    finally:  # nobody waits for what nobody uses
-        pool.shutdown(wait=False, cancel_futures=True)
+
+    def start(item: T) -> Future[R]:
+        future: Future[R] = Future()
+
+        def compute() -> None:
+            try:
+                future.set_result(function(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+        # A pool would be waited for at the end of the process.
+        run = copy_context().run
+        threading.Thread(target=run, args=(compute,), name=thread, daemon=True).start()
+        return future
+
+    coming: Future[R] | None = None
+    for item in items:
+        done = None if coming is None else (coming.result(),)
+        coming = start(item)
+        if done is not None:
+            yield done[0]
+    if coming is not None:
+        yield coming.result()
 
 
 class BackgroundWorker:

@@ -228,11 +228,12 @@ def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 
 def choose_nearest(vectors: Vector, vector: Vector, k: int) -> list[int]:
     """Choose the ``k`` rows of a matrix ``[n, d]`` that are nearest to a vector, nearest first.
 
-    All are unit vectors. Of equally near rows at the end, any is chosen.
+    All are unit vectors. Of equally near rows, the first ones come first.
     """
     far = -(vectors @ vector)
-    best = np.argpartition(far, k)[:k] if k < len(far) else np.arange(len(far))
-    rows: list[int] = best[np.argsort(far[best], kind="stable")].tolist()
+    most = np.partition(far, k - 1)[k - 1] if 0 < k < len(far) else np.inf
+    best = np.flatnonzero(far <= most)
+    rows: list[int] = best[np.argsort(far[best], kind="stable")][:k].tolist()
     return rows
 
 

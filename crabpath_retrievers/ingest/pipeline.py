@@ -612,7 +612,8 @@ class Ingest:
     def _embed_batches(self, plan: "_Plan") -> Iterator[tuple[Batch, int]]:
         """Embed the batches of a plan, each one while the one before is published.
 
-        Nodes that are left out are noted in the plan.
+        Nodes that are left out are noted in the plan. An embedder that knows no other threads is
+        called by this one, in between.
 
         Returns:
             Batches whose nodes have vectors, each with its number of nodes before.
@@ -624,8 +625,9 @@ class Ingest:
             return part._replace(nodes=tuple(nodes)), len(part.nodes)
 
         batches = self._make_batches(plan)
-        if all(node.vector is not None for node in plan.changed):
-            return map(embed, batches)
+        has_vectors = all(node.vector is not None for node in plan.changed)
+        if has_vectors or not self.embedder.embedder.has_async:
+            return (embed(batch) for batch in batches)
         return compute_ahead(embed, batches, "crabpath-ingest")
 
     def _finish(self) -> None:

@@ -50,6 +50,7 @@ OPENERS = {
     *("crabpath.py", "retriever.py", "parts/wrapping.py", "parts/operation/migrate.py"),
     *("cli/queries.py", "cli/documents.py", "cli/feedback.py", "parts/demo.py"),
     *("parts/operation/commands/maintenance.py", "parts/operation/commands/transfer.py"),
+    "parts/operation/commands/sources.py",
     *("crabpath_server/commands.py", "testing/linkers.py", "testing/vector_indexes.py"),
     *("testing/vector_stores.py", "crabpath_lab/testing/stream_learners.py"),
     *("crabpath_lab/compare/systems.py", "crabpath_lab/scratch.py", "crabpath_lab/methods/cold.py"),

@@ -1,6 +1,7 @@
 """Embedders that answer wrongly: the document is named, the others are in, and words still find."""
 
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, errors
 from crabpath_retrievers.config import IngestSettings, Settings
+from tests.seams import set_bounds
 
 NAN, ZERO = float("nan"), 0.0
 PAGES = [
@@ -292,3 +294,55 @@ def test_what_a_wrapped_store_has_and_the_graph_leaves_out_is_no_news(spoiled, c
         spoiled.fixed = True
         report = retriever.refresh()
         assert (report.added, report.left_out) == (2, [])
+
+
+class Bound(Embeddings):
+    """Works in the thread that made it alone, as a cache in SQLite does."""
+
+    def __init__(self):
+        self.thread, self.is_gone = threading.get_ident(), False
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+    def embed_documents(self, texts):
+        assert threading.get_ident() == self.thread
+        return [[1.0 + len(text), 2.0, 3.0 + sum(map(ord, text)) % 7] for text in texts]
+
+
+class Remote(Bound):
+    """Has an asynchronous method, so that others call it from threads of theirs."""
+
+    def embed_documents(self, texts):
+        if self.is_gone and any("topic9 " in text for text in texts):
+            raise ConnectionError
+        self.thread = threading.get_ident()
+        return super().embed_documents(texts)
+
+    async def aembed_query(self, text):
+        return self.embed_query(text)
+
+
+SMALL_BATCHES = Settings(ingest=IngestSettings(batch_size=4))
+
+
+def test_an_embedder_is_called_by_the_thread_that_adds(tmp_path, monkeypatch):
+    set_bounds(monkeypatch, first_batch=4)
+    with CrabPath.open(tmp_path, embeddings=Bound(), settings=SMALL_BATCHES) as memory:
+        assert memory.add_documents(PAGES, progress=None).added == 12
+
+
+def test_a_remote_embedder_that_fails_leaves_whole_batches(tmp_path, monkeypatch):
+    """Others embed the next batch in a thread while one is published."""
+    set_bounds(monkeypatch, first_batch=4)
+    remote = Remote()
+    remote.is_gone = True
+    with CrabPath.open(tmp_path, embeddings=remote, settings=SMALL_BATCHES) as memory:
+        with pytest.raises(ConnectionError):
+            memory.add_documents(PAGES, progress=None)
+        kept = memory.info()["nodes"]
+        assert kept
+        assert kept % 4 == 0
+        remote.is_gone = False
+        assert memory.add_documents(PAGES, progress=None).added == 12 - kept
+        assert memory.info()["nodes"] == memory.index.count() == 12

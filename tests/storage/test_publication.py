@@ -95,7 +95,7 @@ def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph,
     # Only b → c was joined, so only c stood beside b.
     assert store.catalog.get_unlinked_keys() == [c]
     store.apply([make_change("put_edges", (), (c,)), make_change("move_nodes", (("c", 1),))])
-    assert store.links.in_order({"s": [a]}) == {"s": [a, c]}
+    assert store.links.in_order(["s"]) == {"s": [a, c]}
     assert store.catalog.get_unlinked_keys() == [c]
 
 

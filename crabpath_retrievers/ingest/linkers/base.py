@@ -213,7 +213,7 @@ class SiblingLinker(PairLinker):
         for node in new:
             by_source[node.source].append(node.key)
         found: list[Pair] = []
-        for keys in store.in_order(by_source).values():
+        for keys in store.find_around(by_source).values():
             pairs = list(pairwise(keys))
             touched = {key for pair in pairs if not given.isdisjoint(pair) for key in pair}
             found += (pair for pair in pairs if not touched.isdisjoint(pair))

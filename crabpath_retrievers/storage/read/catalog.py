@@ -415,6 +415,7 @@ _ENDS = CompiledSelect(
     )
 )
 _MANY_CHUNKS = 4096  # of the sources of a batch, which are not all read for it
+_OF_ONE_READ = 256  # chunks, for whose sources as many again are read
 _BESIDE = 2  # chunks before and after: the neighbours of a new chunk get another neighbour
 _ALL = 2**62
 _WIDEST = 4096  # range of keys in which they are looked for
@@ -592,18 +593,22 @@ class LinkQueries(Queries):
         found = self._group(references.c.node, references.c.address, keys)
         return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
-    def in_order(self, near: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
-        """Read keys of the chunks of each source in ``near``, in the order of the text.
+    def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
+        """Read the keys of the chunks of each source, in the order of the text.
 
         Documents of one source are in the order in which they were added, chunks by position.
+        """
+        return {source: self._read_source(source).tolist() for source in sources}
+
+    def find_around(self, near: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
+        """Read a part of each source, as :meth:`in_order`, with two chunks beside each of some.
 
         Args:
-            near: Keys of chunks by their source. Of a source with thousands of chunks only a part
-                is read, with these and the two before and after each, where the keys of its
-                documents show where they are.
+            near: Keys of these chunks, by their source. Sources with thousands of chunks are not
+                read whole where the keys of documents show which ones are side by side.
         """
         found = dict[str, list[int]]()
-        most = _MANY_CHUNKS + sum(map(len, near.values()))
+        most = _MANY_CHUNKS * (1 + sum(map(len, near.values())) // _OF_ONE_READ)
         for part in split_batches(near):
             rows = self._run(_IN_ORDER, values=part, most=most + 1)
             if len(rows) <= most:
@@ -622,10 +627,10 @@ class LinkQueries(Queries):
     def _read_source(self, source: str) -> NDArray[np.int64]:
         """Read the keys of all chunks of a source, in order."""
         rows = self._run(_IN_ORDER, values=[source], most=_ALL)
-        return np.array(_sort_by_source(rows)[source], dtype=np.int64)
+        return np.array(_sort_by_source(rows).get(source, []), dtype=np.int64)
 
     def _read_around(self, source: str, keys: Collection[int]) -> list[int] | None:
-        """Read a part of :meth:`in_order`; None if the chunks ``keys`` are not close together.
+        """Read a part as :meth:`find_around`; None if the chunks ``keys`` are not close together.
 
         Documents that were added one after the other, and whose chunks are all in a range of keys,
         are in this order side by side.

@@ -466,7 +466,7 @@ class WalkQueries(Queries):
             is_small = facts.total * len(vector) <= _MOST_COPIED
             if corpus.queries <= _ASKED_OFTEN or not is_small:
                 return None
-            if not (rows := self._run(_VECTORS)):
+            if not (rows := sorted(self._run(_VECTORS), key=itemgetter(0))):
                 return []
             ids, embeddings = zip(*rows, strict=True)
             corpus.vectors = [*ids], to_single_precision(decode_vectors(embeddings))
