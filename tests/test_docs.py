@@ -550,7 +550,7 @@ def test_langgraph(chat_server):
     chat_server.says = "Run make release."
     retriever = run_blocks(README, "LangGraph").retriever
     ann, bob = [retriever.invoke("How do I deploy?", namespace=user)[0] for user in ("ann", "bob")]
-    assert ann.page_content.endswith(":\nDeploy with `ship release`.")
+    assert ann.page_content.endswith(":\nRun `ship it`.")
     assert bob.page_content == "Deploy with make ship."
     retriever.close()
 
