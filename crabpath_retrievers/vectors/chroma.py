@@ -343,9 +343,12 @@ class ChromaIndex(VectorIndex):
             try:
                 self._run(lambda records, part=part: records.delete(ids=part), writes=True)  # type: ignore[misc]
             except StoreError as error:
-                # That of a namespace which another process has forgotten meanwhile.
-                if self._main is self or not _IS_GONE.search(str(error)):
-                    raise
+                self._require_forgotten(error)
+
+    def _require_forgotten(self, error: StoreError) -> None:
+        """Raise an error, unless it is of a namespace that was forgotten meanwhile."""
+        if self._main is self or not _IS_GONE.search(str(error)):
+            raise error
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Find the ids of the k nearest vectors that the filter allows, nearest first."""
@@ -354,7 +357,11 @@ class ChromaIndex(VectorIndex):
             return []
         where = None if condition == EVERYTHING else to_chroma(condition)
         known = self._ahead.get((vector.tobytes(), k)) if where is None else None
-        return known or self._run(partial(_search, vector=vector, k=k, where=where))
+        try:
+            return known or self._run(partial(_search, vector=vector, k=k, where=where))
+        except StoreError as error:
+            self._require_forgotten(error)
+            return []
 
     @contextmanager
     def search_ahead(self, vectors: Sequence[Vector], k: int) -> Iterator[None]:
