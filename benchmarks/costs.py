@@ -20,7 +20,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.peer_sizes import KnownVectors, write_texts
-from benchmarks.postgres import serve_postgres
+from benchmarks.postgres import index_plain_pgvector, serve_postgres
 from benchmarks.speed.table import index_plain_chroma
 from crabpath_lab.datasets import Dataset
 from crabpath_retrievers import CrabPath
@@ -36,7 +36,7 @@ HEADER = (
     "|---|---|---|---|---|---|---|---|"
 )
 _SPAWN = multiprocessing.get_context("spawn")
-_K, _BATCH = 5, 500
+_K = 5
 Ask = Callable[[str, list[float]], object]
 
 
@@ -76,16 +76,7 @@ def _open_chroma(place: str, documents: Sequence[Document], known: Embeddings, _
 def _open_pgvector(
     place: str, documents: Sequence[Document], known: Embeddings, _: ExitStack
 ) -> Ask:
-    from langchain_postgres import PGEngine, PGVectorStore
-    from langchain_postgres.v2.indexes import HNSWIndex
-
-    engine = PGEngine.from_connection_string(place)
-    engine.init_vectorstore_table("plain", len(known.embed_query(documents[0].page_content)))
-    store = PGVectorStore.create_sync(engine, known, "plain")
-    unnamed = [document.model_copy(update={"id": None}) for document in documents]
-    for start in range(0, len(unnamed), _BATCH):
-        store.add_documents(unnamed[start : start + _BATCH])
-    store.apply_vector_index(HNSWIndex())
+    store = index_plain_pgvector(documents, known, place)
     return lambda _, vector: store.similarity_search_by_vector(vector, k=_K)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 
-from benchmarks.postgres import serve_postgres
+from benchmarks.postgres import index_plain_pgvector, serve_postgres
 from benchmarks.soak.stores import Hashed, chroma, schema, server_url
 from benchmarks.speed.timing import K
 from crabpath_retrievers import CrabPath, Feedback
@@ -113,17 +113,15 @@ def _fill(place: Place, count: int) -> None:
         ) as memory:
             memory.add_documents(documents, split=False)
         return
-    store = _open_plain(place, create=True)
-    unnamed = [document.model_copy(update={"id": None}) for document in documents]
-    for start in range(0, count, 500):
-        store.add_documents(unnamed[start : start + 500])
     if place.kind == "pgvector":
-        from langchain_postgres.v2.indexes import HNSWIndex
+        index_plain_pgvector(documents, Hashed(_DIMENSIONS), place.database)
+        return
+    store = _open_plain(place)
+    for start in range(0, count, 500):
+        store.add_documents(documents[start : start + 500])
 
-        store.apply_vector_index(HNSWIndex())
 
-
-def _open_plain(place: Place, *, create: bool = False) -> Any:
+def _open_plain(place: Place) -> Any:
     if place.kind == "chroma":
         port = int(place.vectors.rpartition(":")[2])
         client = chromadb.HttpClient(host="127.0.0.1", port=port)
@@ -131,8 +129,6 @@ def _open_plain(place: Place, *, create: bool = False) -> Any:
     from langchain_postgres import PGEngine, PGVectorStore
 
     engine = PGEngine.from_connection_string(place.database)
-    if create:
-        engine.init_vectorstore_table("plain", _DIMENSIONS)
     return PGVectorStore.create_sync(engine, Hashed(_DIMENSIONS), "plain")
 
 
